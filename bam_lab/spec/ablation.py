@@ -1,0 +1,71 @@
+"""One question: its arms, its match, its report, its claims."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, Spec
+
+
+class Source(Spec):
+    """Say where the question was printed."""
+
+    paper: str
+    table: str
+    also: str = ""
+
+
+class Match(Spec):
+    """Say what is equal between arms (`cost/match.py`).
+
+    Attributes:
+        on: `tokens` (the same batches in the same order) or `flops` (model training FLOPs).
+        phase: what `flops` counts: the mixture phase alone, or all phases of the arm's lineage.
+        unmatched: why arms outside the tolerance may be ranked all the same; the table prints it.
+    """
+
+    on: Literal["tokens", "flops"]
+    phase: Literal["mixture", "all"] = "mixture"
+    unmatched: str = ""
+
+
+class Replicates(Spec):
+    """Say what is redone in each replicate, and how many there are."""
+
+    from_: Literal["mixture", "branch", "seed"] = Field(alias="from")
+    count: PositiveInt
+
+
+class ReportSpec(Spec):
+    """Choose the report's columns.
+
+    Attributes:
+        columns: selectors over score fields, `kind/domain/metric`, `*` for any.
+        published: name of a file in `reports/published/`; empty when nothing was printed.
+        delta: smallest effect that counts, as a relative change in perplexity.
+    """
+
+    columns: tuple[str, ...]
+    published: str = ""
+    delta: PositiveFloat = 0.005
+
+
+class AblationSpec(Spec):
+    """Hold one file of `ablations/`, its arms still raw (`spec/arms.py` resolves them)."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    id: Name
+    aliases: tuple[Name, ...] = ()
+    title: str
+    source: Source
+    answers: tuple[str, ...] = ()
+    question: str
+    recipe: Name
+    scale: Name
+    match: Match
+    baseline: Name
+    replicates: Replicates
+    common: dict[str, Any] = Field(default_factory=dict)
+    arms: dict[Name, dict[str, Any]]
+    report: ReportSpec
+    claims: tuple[str, ...] = ()

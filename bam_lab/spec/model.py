@@ -1,0 +1,34 @@
+"""The shape of a dense transformer: the seed model's, and so every expert's and mixture's."""
+
+from typing import Literal
+
+from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
+
+
+class ModelSpec(Spec):
+    """Describe one dense transformer.
+
+    Attributes:
+        vocab_size: tokens in the vocabulary, special tokens included.
+        dim: width of the residual stream.
+        ffn_dim: hidden width of SwiGLU (BAM's "FFN dimension" counts gate and up together).
+        num_kv_heads: key and value heads; equal to `num_heads` for full multi-head attention.
+        max_seq_len: tokens of a training sequence, and of a held-out window.
+        block: `parallel` (arXiv:2204.02311: attention and FFN read the same normed input) or
+            `serial` (Llama: one after the other, two norms).
+        tie_embeddings: whether the LM head is the input embedding.
+    """
+
+    vocab_size: PositiveInt
+    dim: PositiveInt
+    num_layers: PositiveInt
+    num_heads: PositiveInt
+    num_kv_heads: PositiveInt
+    head_dim: PositiveInt
+    ffn_dim: PositiveInt
+    max_seq_len: PositiveInt
+    block: Literal["parallel", "serial"]
+    tie_embeddings: bool
+    rope_theta: PositiveFloat = 10000.0
+    norm_eps: PositiveFloat = 1e-5
+    init_std: PositiveFloat = 0.02

@@ -1,0 +1,68 @@
+"""How big: a model, a corpus, and for each phase tokens, batch, learning rate, threads."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from bam_lab.spec.base import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Spec
+
+
+class PhaseSize(Spec):
+    """Size one training phase.
+
+    Attributes:
+        tokens: training tokens (of the baseline arm, in the mixture phase; the match mode solves
+            the others).
+        batch_sequences: sequences of `max_seq_len` tokens in one optimizer step.
+        peak_lr: learning rate after `warmup_steps` of linear warm-up; a cosine then takes it to
+            `final_lr_share` of the peak at the last step.
+        threads: cores of one stage; it changes the bits, so it is fixed here.
+    """
+
+    tokens: PositiveInt
+    batch_sequences: PositiveInt
+    peak_lr: PositiveFloat
+    warmup_steps: int
+    final_lr_share: Share
+    threads: PositiveInt
+
+
+class Phases(Spec):
+    """Size the three training phases."""
+
+    seed_model: PhaseSize
+    expert: PhaseSize
+    mixture: PhaseSize
+
+
+class OptimizerSpec(Spec):
+    """Set AdamW; the same in every phase, fresh in each."""
+
+    beta1: Share
+    beta2: Share
+    weight_decay: NonNegativeFloat
+    grad_clip: PositiveFloat
+
+
+class EvaluationSize(Spec):
+    """Size the held-out evaluation.
+
+    Attributes:
+        tokens_per_domain: held-out tokens read at most from each domain and split.
+        threads: cores of one evaluation.
+    """
+
+    tokens_per_domain: PositiveInt
+    threads: PositiveInt
+
+
+class ScaleSpec(Spec):
+    """Hold every size of a run; `model` and `corpus` name files of their configs folders."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    model: Name
+    corpus: Name
+    phases: Phases
+    optimizer: OptimizerSpec
+    evaluation: EvaluationSize
+    checkpoint_every: PositiveInt
