@@ -1,0 +1,1 @@
+"""What a model costs: parameters, FLOPs, bytes, seconds; and the steps that make arms equal."""

@@ -1,0 +1,63 @@
+"""How many experts of each kind one layer holds, and how many of them a token uses.
+
+Queries and output projections go together, and so do keys and values (arXiv:2408.08274 §4.1).
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    MethodSpec,
+    RouterSpec,
+    SoftRouter,
+)
+
+
+@dataclass(frozen=True)
+class LayerExperts:
+    """Count the modules of one layer.
+
+    Attributes:
+        ffn: FFN experts held; 1 for a dense model.
+        ffn_active: FFN experts that a token goes through.
+        query: modules with own query and output projections.
+        query_active: those that a token goes through.
+        key: modules with own key and value projections. Every token needs all of them, whatever
+            its own routing, because later tokens of any routing attend to it.
+        routers: linear routers.
+    """
+
+    ffn: int
+    ffn_active: int
+    query: int
+    query_active: int
+    key: int
+    routers: int
+
+
+def layer_experts(method: MethodSpec, num_experts: int) -> LayerExperts:
+    """Return the counts for one layer of a method over `num_experts` dense experts."""
+    match method:
+        case DenseMethod():
+            return LayerExperts(ffn=1, ffn_active=1, query=1, query_active=1, key=1, routers=0)
+        case BTXMethod():
+            active = _active(method.ffn_router, num_experts)
+            return LayerExperts(num_experts, active, query=1, query_active=1, key=1, routers=1)
+        case BAMMethod():
+            return LayerExperts(
+                ffn=num_experts,
+                ffn_active=_active(method.ffn_router, num_experts),
+                query=num_experts,
+                query_active=_active(method.attention_router, num_experts),
+                key=num_experts if method.kv == "per_expert" else 1,
+                routers=2,
+            )
+        case _:
+            assert_never(method)
+
+
+def _active(router: RouterSpec, num_experts: int) -> int:
+    return num_experts if isinstance(router, SoftRouter) else router.top_k

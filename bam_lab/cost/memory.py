@@ -1,0 +1,106 @@
+"""Estimate the peak memory of a stage: weights, gradients, optimizer, activations, logits.
+
+An estimate to a quarter or so, meant to say "does not fit" before hours are spent. The process
+itself (interpreter, torch, lightning) is a measured constant.
+"""
+
+from dataclasses import dataclass
+
+from bam_lab.cost.layer import layer_experts
+from bam_lab.cost.params import count
+from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
+
+PROCESS_BYTES = 450 * 2**20
+"""Resident size of a worker that imported torch and lightning and did nothing else."""
+
+LOGITS_CHUNK_TOKENS = 256
+"""Tokens whose logits exist at one time (`model/losses.py`)."""
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Hold the parts of one stage's peak, in bytes."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    process: int
+
+    @property
+    def total(self) -> int:
+        """Return the peak."""
+        return (
+            self.weights
+            + self.gradients
+            + self.optimizer
+            + self.activations
+            + self.logits
+            + self.process
+        )
+
+
+def training(
+    model: ModelSpec, method: MethodSpec, num_experts: int, batch_sequences: int
+) -> MemoryEstimate:
+    """Estimate a training stage: float32 weights, gradients and AdamW's two moments.
+
+    Activations are taken as float32; bf16 autocast keeps half of them but adds bf16 weights.
+    """
+    params = count(model, method, num_experts).total
+    tokens = batch_sequences * model.max_seq_len
+    return MemoryEstimate(
+        weights=4 * params,
+        gradients=4 * params,
+        optimizer=8 * params,
+        activations=tokens * model.num_layers * _saved_bytes(model, method, num_experts),
+        logits=_logits_bytes(model),
+        process=PROCESS_BYTES,
+    )
+
+
+def evaluation(
+    model: ModelSpec, method: MethodSpec, num_experts: int, batch_sequences: int
+) -> MemoryEstimate:
+    """Estimate an evaluation stage: weights and one layer's activations at a time."""
+    tokens = batch_sequences * model.max_seq_len
+    return MemoryEstimate(
+        weights=4 * count(model, method, num_experts).total,
+        gradients=0,
+        optimizer=0,
+        activations=tokens * _saved_bytes(model, method, num_experts),
+        logits=_logits_bytes(model),
+        process=PROCESS_BYTES,
+    )
+
+
+def upcycling(
+    model: ModelSpec, method: MethodSpec, num_experts: int, dense: MethodSpec
+) -> MemoryEstimate:
+    """Estimate an upcycle stage: every dense expert and the mixture side by side."""
+    sources = num_experts * count(model, dense, 1).total
+    return MemoryEstimate(
+        weights=4 * (sources + count(model, method, num_experts).total),
+        gradients=0,
+        optimizer=0,
+        activations=0,
+        logits=0,
+        process=PROCESS_BYTES,
+    )
+
+
+def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int) -> int:
+    """Return what autograd keeps of one token in one layer, in float32."""
+    experts = layer_experts(method, num_experts)
+    queries = model.num_heads * model.head_dim
+    keys = model.num_kv_heads * model.head_dim
+    attention = experts.query * 4 * queries + experts.key * 3 * keys
+    ffn = experts.ffn_active * (4 * model.ffn_dim + 2 * model.dim)
+    return 4 * (4 * model.dim + attention + ffn + 4 * experts.routers * num_experts)
+
+
+def _logits_bytes(model: ModelSpec) -> int:
+    # Logits, their softmax and its gradient, in float32.
+    return 3 * 4 * LOGITS_CHUNK_TOKENS * model.vocab_size

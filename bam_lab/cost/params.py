@@ -1,0 +1,90 @@
+"""Count parameters: all of them, those a token uses, and as the BAM paper counts the latter.
+
+arXiv:2408.08274 Table 9. Two departures from the printed table, both shown beside it: the paper
+leaves one of the two routers out of the active count, and for KV sharing also the shared keys and
+values (612,400,128 printed; 624,983,040 with them).
+"""
+
+from dataclasses import dataclass
+
+from bam_lab.cost.layer import LayerExperts, layer_experts
+from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
+
+
+@dataclass(frozen=True)
+class ParamCount:
+    """Hold the three counts of one model.
+
+    Attributes:
+        total: every trained number.
+        active: those one token uses, embeddings, head and all routers included.
+        active_printed: the same with one router a block, as arXiv:2408.08274 Table 9 does.
+    """
+
+    total: int
+    active: int
+    active_printed: int
+
+
+def count(model: ModelSpec, method: MethodSpec, num_experts: int) -> ParamCount:
+    """Count the parameters of `method` over `num_experts` dense experts of shape `model`."""
+    experts = layer_experts(method, num_experts)
+    router = model.dim * num_experts
+    outside = embedding_params(model) + head_params(model) + model.dim
+    active = outside + model.num_layers * _active_layer(model, experts, router)
+    left_out = router * max(experts.routers - 1, 0)
+    return ParamCount(
+        total=outside + model.num_layers * _total_layer(model, experts, router),
+        active=active,
+        active_printed=active - model.num_layers * left_out,
+    )
+
+
+def embedding_params(model: ModelSpec) -> int:
+    """Count the input embedding."""
+    return model.vocab_size * model.dim
+
+
+def head_params(model: ModelSpec) -> int:
+    """Count the LM head: nothing of its own when it is tied to the embedding."""
+    return 0 if model.tie_embeddings else model.vocab_size * model.dim
+
+
+def query_params(model: ModelSpec) -> int:
+    """Count one query projection with its output projection."""
+    return 2 * model.dim * model.num_heads * model.head_dim
+
+
+def key_params(model: ModelSpec) -> int:
+    """Count one key projection with its value projection."""
+    return 2 * model.dim * model.num_kv_heads * model.head_dim
+
+
+def ffn_params(model: ModelSpec) -> int:
+    """Count one SwiGLU: gate, up and down projections."""
+    return 3 * model.dim * model.ffn_dim
+
+
+def _norm_params(model: ModelSpec) -> int:
+    return model.dim * (1 if model.block == "parallel" else 2)
+
+
+def _total_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
+    return (
+        _norm_params(model)
+        + experts.query * query_params(model)
+        + experts.key * key_params(model)
+        + experts.ffn * ffn_params(model)
+        + experts.routers * router
+    )
+
+
+def _active_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
+    return (
+        _norm_params(model)
+        + experts.query_active * query_params(model)
+        + experts.key * key_params(model)
+        + experts.ffn_active * ffn_params(model)
+        + experts.routers * router
+    )

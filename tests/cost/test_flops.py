@@ -1,0 +1,74 @@
+"""FLOPs: the paper's printed rows exactly, ours against sums written out by hand."""
+
+import pytest
+
+from bam_lab.cost.flops import per_token
+from bam_lab.cost.printed import per_layer
+from tests.cost.shapes import (
+    BTX,
+    DENSE,
+    KV_EXPERTS,
+    KV_SHARING,
+    SMALL,
+    SOFT,
+    TOP_1,
+    TOP_2,
+    TOP_3,
+    shape,
+)
+
+TINY = shape(vocab_size=10, dim=4, num_layers=1, num_heads=2, num_kv_heads=2, head_dim=2, ffn_dim=8)
+
+
+@pytest.mark.parametrize(
+    ("method", "experts", "attention", "ffn", "total"),
+    [
+        (KV_EXPERTS, 4, 35_651_584, 12_589_056, 48_257_024),
+        (BTX, 4, 8_912_896, 12_589_056, 21_510_144),
+        (BTX.model_copy(update={"ffn_router": TOP_3}), 6, 8_912_896, 37_767_168, 46_692_352),
+    ],
+)
+def test_table_7(method, experts, attention, ffn, total):
+    row = per_layer(SMALL, method, experts, 256)
+    assert (row.attention, row.ffn, row.total) == (attention, ffn, total)
+    assert per_token(SMALL, method, experts, 256).printed_forward == 6 * total
+
+
+def test_dense_by_hand():
+    """dim 4, ffn 8, 10 words, 3 tokens: products 2 x (4 x 16 + 3 x 32 + 40), attention over 2."""
+    counted = per_token(TINY, DENSE, 1, 3)
+    products = 2 * (4 * 16 + 3 * 32 + 40)
+    assert counted.model_forward == products + 2 * 2 * 4 * 2
+    assert counted.model_training == 3 * counted.model_forward
+    assert counted.executed_forward == products + 2 * 2 * 4 * 3
+    assert counted.executed_training == 3 * products + 5 * (2 * 4 * 3) + 2 * (2 * 4 * 3)
+
+
+def test_attention_experts_by_hand():
+    """4 experts of queries and outputs (2 x 16 each); keys and values once or four times."""
+    dense = per_token(TINY, DENSE, 1, 3).model_forward
+    routers, attention = 2 * 2 * 4 * 4, 2 * 2 * 4 * 2
+    shared = per_token(TINY, KV_SHARING, 4, 3).model_forward
+    assert shared == dense + routers + 3 * (2 * 32 + attention)
+    assert per_token(TINY, KV_EXPERTS, 4, 3).model_forward == shared + 3 * 2 * 32
+
+
+def test_per_expert_keys_count_whatever_the_routing():
+    top_1 = KV_EXPERTS.model_copy(update={"attention_router": TOP_1})
+    shared_top_1 = KV_SHARING.model_copy(update={"attention_router": TOP_1})
+    more = per_token(TINY, top_1, 4, 3).model_forward
+    assert more - per_token(TINY, shared_top_1, 4, 3).model_forward == 3 * 2 * 32
+
+
+def test_soft_ffn_router_runs_every_expert():
+    soft = BTX.model_copy(update={"ffn_router": SOFT})
+    more = per_token(TINY, soft, 4, 3).model_forward - per_token(TINY, BTX, 4, 3).model_forward
+    assert more == 3 * 2 * 3 * 32
+
+
+def test_top_2_lies_between_top_1_and_soft():
+    def cost(router):
+        method = KV_SHARING.model_copy(update={"attention_router": router})
+        return per_token(SMALL, method, 4, 256).model_forward
+
+    assert cost(TOP_1) < cost(TOP_2) < cost(SOFT)
