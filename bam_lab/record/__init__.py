@@ -1,0 +1,1 @@
+"""What a stage leaves on disk, who may write it, and how it is identified. No torch."""

@@ -1,0 +1,85 @@
+"""Write files so that a reader never sees half of one."""
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bam_lab.errors import InputError
+
+_MENDABLE = {
+    errno.ENOSPC: "the disk is full. Free some space and run the same command again",
+    errno.EDQUOT: "the disk quota is used up. Free some space and run the same command again",
+    errno.EACCES: "permission denied. Choose another folder with --store",
+    errno.EPERM: "permission denied. Choose another folder with --store",
+    errno.EROFS: "the file system is read-only. Choose another folder with --store",
+    errno.ENOTDIR: "a file is where a folder should be. Choose another folder with --store",
+    errno.EEXIST: "a file is where a folder should be. Choose another folder with --store",
+}
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the disk errors that a user can mend into an `InputError` that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        reason = _MENDABLE.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise InputError(f"{error.filename or path} cannot be written: {reason}.") from error
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder and its parents; return it."""
+    with explained(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file at once: temporary file, fsync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with explained(path):
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file at once."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's own entries to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(path: Path) -> None:
+    """Flush every file and folder below `path` to disk."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(Path(folder))

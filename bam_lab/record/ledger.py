@@ -1,0 +1,41 @@
+"""What a stage cost: the numbers that a comparison must state."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bam_lab.record.files import read_json, write_json
+
+NAME = "ledger.json"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Count one training stage.
+
+    Attributes:
+        training_flops: model FLOPs (`cost/flops.py`, what matching uses).
+        executed_flops: what ran, masked attention and recompute included.
+        device_seconds: wall time of the training loop times devices (cores, on a CPU).
+        epochs: how often each domain's training text was read.
+    """
+
+    tokens: int
+    steps: int
+    training_flops: float
+    executed_flops: float
+    params_total: int
+    params_active: int
+    device_seconds: float
+    wall_seconds: float
+    epochs: dict[str, float] = field(default_factory=dict)
+    bytes_communicated: int = 0
+
+
+def write(folder: Path, ledger: Ledger) -> None:
+    """Write the ledger into a stage's folder."""
+    write_json(folder / NAME, asdict(ledger))
+
+
+def read(folder: Path) -> Ledger:
+    """Read the ledger of a stage's folder."""
+    return Ledger(**read_json(folder / NAME))

@@ -1,0 +1,23 @@
+"""One table: stage name -> revision of its meaning.
+
+Raise a revision when the same spec and inputs would now give other numbers; old results then stay
+in the store but are no longer found.
+"""
+
+from typing import Literal, get_args
+
+StageName = Literal["corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate"]
+
+REVISIONS: dict[StageName, int] = {
+    "corpus": 1,
+    "tokenizer": 1,
+    "seed_model": 1,
+    "expert": 1,
+    "upcycle": 1,
+    "mixture": 1,
+    "evaluate": 1,
+}
+
+TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")
+
+assert set(REVISIONS) == set(get_args(StageName))

@@ -1,0 +1,153 @@
+"""The store: where every stage's results live, and how a stage becomes visible.
+
+stages/<name>-<fingerprint16>/   finished: has DONE, written last
+work/<name>-<fingerprint16>/     in progress: resumed or redone, never read as a result
+failures/<name>-<fp>.json        why the last attempt failed
+leases/<name>-<fp>.json          who is at it (`lease.py`)
+ablations/<id>-<scale>/          index.json of one ablation, and its reports
+cache/                           downloads of the corpus build
+logs/                            what worker processes printed
+numerics.json                    settled once (`numerics.py`)
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bam_lab.errors import InputError
+from bam_lab.record.files import (
+    explained,
+    make_folder,
+    read_json,
+    sync_folder,
+    sync_tree,
+    write_json,
+    write_text,
+)
+
+DEFAULT = ".bam-lab"
+VARIABLE = "BAM_LAB_STORE"
+_KEY = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+def store_root(option: Path | None) -> Path:
+    """Return the store's folder: `--store`, else `BAM_LAB_STORE`, else `.bam-lab`."""
+    if option is not None:
+        return option
+    return Path(os.environ.get(VARIABLE) or DEFAULT)
+
+
+def stage_key(name: str, fingerprint: str) -> str:
+    """Return the folder name of a stage: its name and 16 digits of its fingerprint."""
+    return f"{name}-{fingerprint[:16]}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Know the paths of one store, and publish stages into it."""
+
+    root: Path
+
+    def prepare(self) -> None:
+        """Create the folders, and see that they can be written.
+
+        Raises:
+            InputError: they cannot; says why and what to do.
+        """
+        for name in ("stages", "work", "failures", "leases", "ablations", "cache", "logs"):
+            make_folder(self.root / name)
+        write_text(self.root / ".writable", "")
+
+    def inside(self, kind: str, key: str) -> Path:
+        """Return `root/kind/key`.
+
+        Raises:
+            InputError: the key would leave the store.
+        """
+        if not _KEY.fullmatch(key) or ".." in key:
+            raise InputError(
+                f"{key!r} must be a plain name of the store (small letters, digits, - _ .). "
+                "See `bam-lab runs list` for the names."
+            )
+        return self.root / kind / key
+
+    def stage(self, key: str) -> Path:
+        """Return the folder of a finished stage."""
+        return self.inside("stages", key)
+
+    def work(self, key: str) -> Path:
+        """Return the folder of a stage in progress."""
+        return self.inside("work", key)
+
+    def ablation(self, key: str) -> Path:
+        """Return the folder of an ablation's index and reports."""
+        return self.inside("ablations", key)
+
+    @property
+    def cache(self) -> Path:
+        """The folder of downloads, shared by all corpora."""
+        return self.root / "cache"
+
+    def is_done(self, key: str) -> bool:
+        """Say whether the stage's results may be read."""
+        return (self.stage(key) / "DONE").is_file()
+
+    def open_work(self, key: str) -> Path:
+        """Return the stage's work folder, made if missing; a half-published stage is taken back.
+
+        The caller holds the stage's lease.
+        """
+        work, final = self.work(key), self.stage(key)
+        with explained(work):
+            if final.is_dir() and not self.is_done(key):
+                # A crash fell between the rename and DONE.
+                shutil.rmtree(work, ignore_errors=True)
+                final.rename(work)
+            work.mkdir(parents=True, exist_ok=True)
+        return work
+
+    def publish(self, key: str) -> None:
+        """Make a finished work folder visible: flush, rename, then DONE.
+
+        The caller holds the lease.
+        """
+        work, final = self.work(key), self.stage(key)
+        with explained(final):
+            sync_tree(work)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            work.rename(final)
+            sync_folder(final.parent)
+            write_text(final / "DONE", "")
+            sync_folder(final)
+        self.clear_failure(key)
+
+    def done_keys(self) -> list[str]:
+        """Return the keys of all finished stages, sorted."""
+        folder = self.root / "stages"
+        if not folder.is_dir():
+            return []
+        return sorted(p.name for p in folder.iterdir() if (p / "DONE").is_file())
+
+    def failure(self, key: str) -> dict[str, Any] | None:
+        """Return why the stage's last attempt failed, or None."""
+        try:
+            found: dict[str, Any] = read_json(self.inside("failures", f"{key}.json"))
+        except FileNotFoundError:
+            return None
+        return found
+
+    def write_failure(self, key: str, failure: dict[str, Any]) -> None:
+        """Record why an attempt failed: reason, step, lr, last_checkpoint."""
+        path = self.inside("failures", f"{key}.json")
+        make_folder(path.parent)
+        write_json(path, {"time": time.time(), **failure})
+
+    def clear_failure(self, key: str) -> None:
+        """Forget an earlier failure."""
+        with contextlib.suppress(FileNotFoundError):
+            self.inside("failures", f"{key}.json").unlink()
