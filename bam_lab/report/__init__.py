@@ -1,0 +1,1 @@
+"""From a store to a report: cells, statistics, claims, tables, figures, rendering."""
