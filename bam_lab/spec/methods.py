@@ -4,6 +4,7 @@ The defaults are the papers' (section named beside each); a value that a paper l
 the assumption register (`report/assumptions.py`).
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -96,3 +97,20 @@ class BAMMethod(_MixtureMethod):
 
 
 MethodSpec = Annotated[DenseMethod | BTXMethod | BAMMethod, Field(discriminator="method")]
+
+
+def is_mixture(method: MethodSpec) -> bool:
+    """Return whether the method builds a mixture, and so has experts and routers."""
+    return not isinstance(method, DenseMethod)
+
+
+def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, ...]:
+    """Return the dense models behind an arm's experts, in router-column order.
+
+    Args:
+        method: the arm's method; a dense one has a single model, the seed.
+        recipe_experts: the recipe's own list, taken when the arm names none.
+    """
+    if isinstance(method, DenseMethod):
+        return ("seed_model",)
+    return method.experts or tuple(recipe_experts)

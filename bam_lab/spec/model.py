@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
 
 
@@ -19,6 +21,7 @@ class ModelSpec(Spec):
         tie_embeddings: whether the LM head is the input embedding.
     """
 
+    schema_version: Literal[1] = Field(alias="schema")
     vocab_size: PositiveInt
     dim: PositiveInt
     num_layers: PositiveInt

@@ -1,0 +1,173 @@
+"""The cross-field rules: what single fields cannot know. Each returns problems, none raises."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from bam_lab.spec.ablation import AblationSpec
+from bam_lab.spec.messages import nearest
+from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, TopKRouter, experts_of
+from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.reader import Document
+from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
+from bam_lab.spec.scale import ScaleSpec
+
+
+def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
+    """Check that a model's sizes fit each other."""
+    if model.num_heads % model.num_kv_heads:
+        yield document.problem(
+            ("num_kv_heads",),
+            f"must divide num_heads, got {model.num_kv_heads} and {model.num_heads}.",
+        )
+    if model.head_dim % 2:
+        yield document.problem(
+            ("head_dim",), f"must be even for rotary positions, got {model.head_dim}."
+        )
+
+
+def recipe_problems(document: Document, recipe: RecipeSpec) -> Iterator[str]:
+    """Check that mixes sum to 1 and that every expert is trained somewhere."""
+    for phase, mix in (("seed_model", recipe.seed_model.mix), ("mixture", recipe.mixture.mix)):
+        total = sum(mix.values())
+        if abs(total - 1) > 1e-6:
+            yield document.problem(
+                (phase, "mix"), f"must sum to 1, got {total:.6g}. Change the weights."
+            )
+    domains = recipe.expert.domains
+    for index, domain in enumerate(domains):
+        if domain in domains[:index]:
+            yield document.problem(
+                ("expert", "domains", index), f"must stand once, got {domain!r} again. Remove it."
+            )
+    if recipe.general in domains and recipe.expert.general_share > 0:
+        yield document.problem(
+            ("expert", "general_share"),
+            f"must be 0 when the general domain {recipe.general!r} is branched itself: "
+            "it would have no effect.",
+        )
+    for index, name in enumerate(recipe.mixture.experts):
+        if name not in (SEED_MODEL, *domains):
+            yield document.problem(
+                ("mixture", "experts", index),
+                f"must be {SEED_MODEL} or a domain of expert.domains, got {name!r}. "
+                f"{nearest(name, (SEED_MODEL, *domains))}",
+            )
+    if len(recipe.mixture.experts) < 2:
+        yield document.problem(("mixture", "experts"), "must hold at least two experts. Add one.")
+
+
+def domain_problems(document: Document, recipe: RecipeSpec, known: set[str]) -> Iterator[str]:
+    """Check that the corpus has every domain that the recipe names."""
+    used: dict[tuple[str | int, ...], str] = {("general",): recipe.general}
+    used |= {("seed_model", "mix", name): name for name in recipe.seed_model.mix}
+    used |= {("expert", "domains", i): name for i, name in enumerate(recipe.expert.domains)}
+    used |= {("mixture", "mix", name): name for name in recipe.mixture.mix}
+    for loc, name in used.items():
+        if name not in known:
+            yield document.problem(
+                loc, f"must be a domain of the corpus, got {name!r}. {nearest(name, known)}"
+            )
+
+
+def scale_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> Iterator[str]:
+    """Check that every phase makes at least one step beyond its warm-up."""
+    for name in ("seed_model", "expert", "mixture"):
+        phase = getattr(scale.phases, name)
+        steps = phase.tokens // (phase.batch_sequences * model.max_seq_len)
+        if steps <= phase.warmup_steps:
+            yield document.problem(
+                ("phases", name, "tokens"),
+                f"must give more optimizer steps than warmup_steps {phase.warmup_steps}, got "
+                f"{steps} steps. Raise tokens or lower warmup_steps.",
+            )
+
+
+def arm_problems(
+    document: Document, arms: dict[str, MethodSpec], recipe: RecipeSpec
+) -> Iterator[str]:
+    """Check routers against their experts, settings without effect, and arms that are one run."""
+    names = (SEED_MODEL, *recipe.expert.domains)
+    for arm, method in arms.items():
+        if isinstance(method, DenseMethod):
+            continue
+        experts = experts_of(method, recipe.mixture.experts)
+        for index, name in enumerate(method.experts):
+            if name not in names:
+                yield document.problem(
+                    ("arms", arm, "experts", index),
+                    f"must be {SEED_MODEL} or a domain of the recipe, got {name!r}. "
+                    f"{nearest(name, names)}",
+                )
+        yield from _router_problems(document, arm, "ffn_router", "balance_loss", method, experts)
+        if isinstance(method, BAMMethod):
+            yield from _router_problems(
+                document, arm, "attention_router", "attention_balance_loss", method, experts
+            )
+    for one, other in combinations(arms, 2):
+        if arms[one] == arms[other]:
+            yield document.problem(
+                ("arms", other), f"must differ from arm {one!r}, got the same run. Remove one."
+            )
+
+
+def _router_problems(
+    document: Document,
+    arm: str,
+    router_key: str,
+    loss_key: str,
+    method: MethodSpec,
+    experts: tuple[str, ...],
+) -> Iterator[str]:
+    router, loss = getattr(method, router_key), getattr(method, loss_key)
+    place = _place(document, arm, router_key)
+    everyone = True
+    if isinstance(router, TopKRouter):
+        everyone = router.top_k >= len(experts)
+        if router.top_k > len(experts):
+            yield document.problem(
+                (*place, "top_k"),
+                f"must be at most the number of experts {len(experts)}, got {router.top_k} "
+                f"in arm {arm!r}. Lower it.",
+            )
+        if router.top_k == 1 and router.renormalize:
+            yield document.problem(
+                (*place, "renormalize"),
+                f"must be false with top_k 1, got true in arm {arm!r}: the gate would be the "
+                "constant 1 and the router would get no gradient.",
+            )
+    # A default that has no effect is nobody's mistake; one that the user wrote is.
+    written = (document.data.get("arms") or {}).get(arm, {}), document.data.get("common") or {}
+    if everyone and loss is not None and loss.form == "tokens":
+        if any(loss_key in part for part in written):
+            yield document.problem(
+                _place(document, arm, loss_key),
+                f"must not be `tokens` where every token goes to every expert (arm {arm!r}): "
+                "the share of tokens is constant and the loss has no effect.",
+            )
+
+
+def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
+    own = (document.data.get("arms") or {}).get(arm, {})
+    return ("arms", arm, key) if key in own else ("common", key)
+
+
+def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iterator[str]:
+    """Check the names inside one ablation."""
+    if spec.id != stem:
+        yield document.problem(
+            ("id",), f"must be the file's name {stem!r}, got {spec.id!r}. Rename one of the two."
+        )
+    if spec.baseline not in spec.arms:
+        yield document.problem(
+            ("baseline",),
+            f"must be an arm, got {spec.baseline!r}. {nearest(spec.baseline, spec.arms)}",
+        )
+    if spec.match.on == "tokens" and "phase" in (document.data.get("match") or {}):
+        yield document.problem(
+            ("match", "phase"), "must not be given with `on: tokens`: it has no effect. Remove it."
+        )
+    for index, column in enumerate(spec.report.columns):
+        if len(column.split("/")) != 3:
+            yield document.problem(
+                ("report", "columns", index), f"must be kind/domain/metric, got {column!r}."
+            )

@@ -1,0 +1,126 @@
+"""Resolving an ablation: names, overrides, and the rules that cross fields and files."""
+
+from pathlib import Path
+
+import pytest
+
+from bam_lab.errors import SpecError
+from bam_lab.spec.load import find_ablation, list_ablations, load_ablation
+from bam_lab.spec.methods import BAMMethod, BTXMethod, TopKRouter
+
+
+def problems(reference: str, *overrides: str) -> str:
+    with pytest.raises(SpecError) as error:
+        load_ablation(reference, overrides=overrides)
+    return str(error.value)
+
+
+def edited(tmp_path: Path, old: str, new: str) -> str:
+    """Return the path of a copy of the attention-routing ablation with one edit."""
+    text = find_ablation("bam-attention-routing").read_text()
+    assert old in text
+    path = tmp_path / "bam-attention-routing.yaml"
+    path.write_text(text.replace(old, new, 1))
+    return str(path)
+
+
+def test_id_alias_and_path_name_the_same_file() -> None:
+    by_id = load_ablation("bam-attention-routing")
+    assert load_ablation("bam-table-6") == by_id
+    assert load_ablation(str(by_id.path)) == by_id
+
+
+def test_common_goes_under_every_arm_that_knows_it() -> None:
+    arms = load_ablation("bam-attention-routing").arms
+    btx, soft = arms["btx"], arms["soft"]
+    assert isinstance(btx, BTXMethod) and isinstance(soft, BAMMethod)
+    assert btx.ffn_router == soft.ffn_router
+    assert isinstance(soft.ffn_router, TopKRouter) and soft.ffn_router.top_k == 1
+    assert btx.balance_loss == soft.balance_loss
+
+
+def test_an_override_changes_one_value_and_marks_the_run() -> None:
+    resolved = load_ablation(
+        "bam-attention-routing",
+        overrides=[
+            "arms.soft.kv=per_expert",
+            "model.block=serial",
+            "scale.phases.mixture.tokens=819200",
+        ],
+    )
+    soft = resolved.arms["soft"]
+    assert isinstance(soft, BAMMethod) and soft.kv == "per_expert"
+    assert resolved.model.block == "serial"
+    assert resolved.scale.phases.mixture.tokens == 819200
+    assert resolved.overridden
+    assert not load_ablation("bam-attention-routing").overridden
+
+
+def test_a_scale_switches_all_sizes_together() -> None:
+    resolved = load_ablation("bam-perplexity", scale="bam-590m")
+    assert resolved.model.dim == 1024
+    assert resolved.scale.phases.mixture.tokens == 100_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["arms.soft.attention_router.top_k=2"],
+            "arms.soft.attention_router.top_k must be a known",
+        ),
+        (["arms.top-2.attention_router.top_k=5"], "must be at most the number of experts 4, got 5"),
+        (["common.ffn_router.renormalize=true"], "must be false with top_k 1, got true"),
+        (["arms.soft.kv=sharde"], "arms.soft.kv must be 'per_expert' or 'shared', got 'sharde'"),
+        (["arms.soft.kb=shared"], "must be a known key. Did you mean `kv`?"),
+        (["arms.soft.method=bamm"], "arms.soft.method must be a method. Did you mean `bam`?"),
+        (
+            ["common.fnn_router=1"],
+            "common.fnn_router must be known to some arm. Did you mean `ffn_r",
+        ),
+        (["baseline=btxx"], "baseline must be an arm, got 'btxx'. Did you mean `btx`?"),
+        (["match.phase=mixture", "match.on=tokens"], "match.phase must not be given with"),
+        (["recipe.mixture.mix.code=0.5"], "mixture.mix must sum to 1, got 1.25"),
+        (["recipe.mixture.mix.poetry=0.0"], "must be a domain of the corpus, got 'poetry'"),
+        (["recipe.mixture.experts=[seed_model, cod]"], "got 'cod'. Did you mean `code`?"),
+        (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 4"),
+        (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
+        (["match.on"], "must be dotted.path=value"),
+        (["arms.soft.kv.deep=1"], "the path must go through mappings"),
+        (["id=../../etc"], "id must be lower-case letters"),
+        (["common.ffn_router.top_k=one"], "common.ffn_router.top_k must be an integer, got 'one'"),
+        (["common.ffn_router={score: softmax, select: all}"], "the loss has no effect"),
+    ],
+)
+def test_a_bad_override_names_itself(overrides: list[str], message: str) -> None:
+    text = problems("bam-attention-routing", *overrides)
+    assert message in text
+    assert f"--set {overrides[-1].split('=')[0]}" in text or "--set" in text
+
+
+def test_two_arms_that_are_the_same_run(tmp_path: Path) -> None:
+    path = edited(tmp_path, "top_k: 2, renormalize: false", "top_k: 1, renormalize: false")
+    assert "arms.top-1 must differ from arm 'top-2', got the same run" in problems(path)
+
+
+def test_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
+    path = edited(tmp_path, "baseline: btx", "baseline: nobody")
+    text = problems(path, "model.dim=-1", "recipe.expert.general_share=2", "scale.corpus=nowhere")
+    for part in (
+        "baseline must be an arm",
+        "dim must be > 0",
+        "general_share must be <= 1",
+        "corpus must name a",
+    ):
+        assert part in text
+    assert f"{path}:" in text
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(SpecError, match="Did you mean `bam-attention-routing`"):
+        find_ablation("bam-atention-routing")
+
+
+def test_every_shipped_ablation_resolves() -> None:
+    for path in list_ablations():
+        assert load_ablation(path.stem).ablation.id == path.stem
