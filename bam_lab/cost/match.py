@@ -1,8 +1,8 @@
 """Turn a match mode into optimizer steps, so that arms are equal in what the spec says.
 
-`tokens`: every arm takes the baseline's steps, so the same batches in the same order. `flops`: every
-arm takes the steps whose model training FLOPs come nearest to the baseline's, over the mixture
-phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase).
+`tokens`: every arm takes the baseline's steps, so the same batches in the same order. `flops`:
+every arm takes the steps whose model training FLOPs come nearest to the baseline's, over the
+mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase).
 """
 
 from collections.abc import Iterable
