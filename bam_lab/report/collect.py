@@ -1,0 +1,196 @@
+"""Gather the evidence of one ablation from a store: its index, and the folders of finished stages.
+
+Only folders with DONE are read. What is not there becomes a missing cell with its reason: the
+recorded failure of the stage itself or of one before it, else "not run yet".
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bam_lab.errors import InputError
+from bam_lab.record import metrics as metrics_file
+from bam_lab.record.files import read_json
+from bam_lab.record.store import Store, stage_key
+from bam_lab.report.cells import cells_of
+from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
+from bam_lab.report.noise import noise_of
+
+POINTS = 80
+"""Points kept of a training curve."""
+
+
+def collect(store_root: Path, index_path: Path) -> Evidence:
+    """Read everything that the report of one ablation needs.
+
+    Raises:
+        InputError: there is no index, or its stages ran under different numerics.
+    """
+    store = Store(store_root)
+    try:
+        index = read_json(index_path)
+    except FileNotFoundError:
+        raise InputError(
+            f"{index_path} is missing: nothing of this ablation is in the store. "
+            "Start it with `bam-lab run`."
+        ) from None
+    resolved = index["ablation"]
+    stages = tuple(_stage(store, entry) for entry in index["stages"])
+    domains = _domains(resolved["recipe"])
+    provenance = _provenance(store, stages)
+    _same_numerics(provenance)
+    baseline = resolved["ablation"]["baseline"]
+    return Evidence(
+        id=index["id"],
+        scale=index["scale"],
+        overrides=tuple(index["overrides"]),
+        replicates=index["replicates"],
+        ablation=resolved["ablation"],
+        recipe=resolved["recipe"],
+        sizes=resolved["scale"],
+        model=resolved["model"],
+        domains=domains,
+        arms=tuple(
+            Arm(name=name, method=entry["method"], budget=entry["budget"])
+            for name, entry in index["arms"].items()
+        ),
+        cells=cells_of(store, stages, domains),
+        noise=noise_of(store, stages, domains, baseline),
+        stages=stages,
+        curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
+        receipts=tuple(
+            Receipt(
+                key=stage.key,
+                arm=stage.arm,
+                replicate=stage.replicate,
+                facts=read_json(store.stage(stage.key) / "receipt.json"),
+            )
+            for stage in stages
+            if stage.name == "upcycle" and stage.done and stage.arm
+        ),
+        provenance=provenance,
+        corpus=_corpus(store, stages),
+        command=_command(index),
+    )
+
+
+def _stage(store: Store, entry: dict[str, Any]) -> StageFact:
+    key = stage_key(entry["name"], entry["fingerprint"])
+    done = store.is_done(key)
+    failure = None if done else store.failure(key)
+    ledger = store.stage(key) / "ledger.json"
+    return StageFact(
+        key=key,
+        name=entry["name"],
+        label=entry["label"],
+        role=entry["role"],
+        arm=entry.get("arm"),
+        replicate=entry.get("replicate"),
+        domain=entry.get("domain"),
+        done=done,
+        failure=_reason(failure) if failure else "",
+        ledger=read_json(ledger) if done and ledger.is_file() else {},
+    )
+
+
+def _reason(failure: dict[str, Any]) -> str:
+    parts = [str(failure["reason"])]
+    if failure.get("step") is not None:
+        parts.append(f"step {failure['step']}")
+    if failure.get("lr") is not None:
+        parts.append(f"learning rate {failure['lr']:.3g}")
+    return ", ".join(parts)
+
+
+def _domains(recipe: dict[str, Any]) -> tuple[str, ...]:
+    names = [
+        recipe["general"],
+        *recipe["seed_model"]["mix"],
+        *recipe["expert"]["domains"],
+        *recipe["mixture"]["mix"],
+    ]
+    return tuple(dict.fromkeys(names))
+
+
+def _curve(store: Store, stage: StageFact) -> Curve:
+    rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
+    steps = max(int(stage.ledger["steps"]), 1)
+    train = [row for row in rows if "loss" in row]
+    return Curve(
+        key=stage.key,
+        name=stage.name,
+        arm=stage.arm,
+        replicate=stage.replicate,
+        domain=stage.domain,
+        step_tokens=stage.ledger["tokens"] / steps,
+        step_flops=stage.ledger["training_flops"] / steps,
+        train=_thin([(row["step"], row["loss"]) for row in train]),
+        valid=tuple((row["step"], row["valid"]) for row in rows if "valid" in row),
+        final=_final(train),
+    )
+
+
+def _thin(points: Sequence[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Return at most `POINTS` points: the mean loss of equal stretches, at their last step."""
+    width = max(1, -(-len(points) // POINTS))
+    stretches = [points[start : start + width] for start in range(0, len(points), width)]
+    return tuple(
+        (stretch[-1][0], sum(loss for _, loss in stretch) / len(stretch)) for stretch in stretches
+    )
+
+
+def _final(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    last = rows[-max(1, len(rows) // 10) :]
+    names = sorted({key for row in last for key, value in row.items() if _number(value)})
+    means = {}
+    for name in names:
+        values = [row[name] for row in last if _number(row.get(name))]
+        means[name] = float(sum(values) / len(values))
+    return means
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _provenance(store: Store, stages: Sequence[StageFact]) -> tuple[Provenance, ...]:
+    """Group the stages by how they were made; threads a stage belong to the spec, not here."""
+    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for stage in stages:
+        if not stage.done:
+            continue
+        manifest = read_json(store.stage(stage.key) / "manifest.json")
+        numerics = {k: v for k, v in manifest["numerics"].items() if k != "threads"}
+        made = {
+            "numerics": numerics,
+            "packages": manifest["packages"],
+            "git": manifest["git"],
+            "hardware": manifest["hardware"],
+        }
+        groups.setdefault(repr(made), (made, []))[1].append(stage.key)
+    return tuple(Provenance(**made, stages=tuple(keys)) for made, keys in groups.values())
+
+
+def _same_numerics(provenance: Sequence[Provenance]) -> None:
+    kinds = {repr(sorted(entry.numerics.items())) for entry in provenance}
+    if len(kinds) > 1:
+        raise InputError(
+            f"the store must hold one kind of numerics, got {' and '.join(sorted(kinds))}. "
+            "Numbers of different precision are not compared: use one store for each."
+        )
+
+
+def _corpus(store: Store, stages: Sequence[StageFact]) -> dict[str, Any]:
+    for stage in stages:
+        if stage.name == "corpus" and stage.done:
+            manifest: dict[str, Any] = read_json(store.stage(stage.key) / "corpus.json")
+            return manifest
+    return {}
+
+
+def _command(index: dict[str, Any]) -> str:
+    parts = ["bam-lab", "reproduce", index["id"], "--scale", index["scale"]]
+    parts += ["--replicates", str(index["replicates"])]
+    for override in index["overrides"]:
+        parts += ["--set", override]
+    return " ".join(parts)

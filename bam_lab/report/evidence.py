@@ -1,0 +1,170 @@
+"""All that a report is made from, as one small document: `results.json`.
+
+`collect.py` gathers it from a store; everything after that (verdicts, tables, figures, pages) is
+computed from it alone, so the committed file renders the same report years later without the store.
+Per-document losses and full metrics stay in the store; their summaries are here.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bam_lab.spec.base import Spec
+
+Role = Literal["seed_model", "expert", "step-0", "arm"]
+
+
+class Cell(Spec):
+    """Hold what one model scored on one held-out domain (test split), or why it did not.
+
+    Attributes:
+        role: what was evaluated.
+        name: the arm; of an expert its domain; `seed_model`.
+        replicate: None when all replicates share the model.
+        nll: mean negative log-likelihood, nats a token; None when missing.
+        runs: store keys of the stages that made it: the model's and the evaluation's.
+        missing: why there is no number.
+    """
+
+    role: Role
+    name: str
+    replicate: int | None
+    domain: str
+    nll: float | None
+    bits_per_byte: float | None
+    tokens: int = 0
+    bytes: int = 0
+    runs: tuple[str, ...] = ()
+    missing: str = ""
+
+
+class StageFact(Spec):
+    """Hold one stage's place in the graph, its state and its ledger (empty where it keeps none)."""
+
+    key: str
+    name: str
+    label: str
+    role: str
+    arm: str | None
+    replicate: int | None
+    domain: str | None
+    done: bool
+    failure: str = ""
+    ledger: dict[str, Any] = Field(default_factory=dict)
+
+
+class Curve(Spec):
+    """Hold one training stage's course, thinned.
+
+    Attributes:
+        step_tokens: tokens of one optimizer step.
+        step_flops: model training FLOPs of one optimizer step.
+        train: (step, language-model loss in nats), means over equal stretches.
+        valid: (step, {domain: nats}).
+        final: mean of every logged number over the last tenth of the rows.
+    """
+
+    key: str
+    name: str
+    arm: str | None
+    replicate: int | None
+    domain: str | None
+    step_tokens: float
+    step_flops: float
+    train: tuple[tuple[int, float], ...]
+    valid: tuple[tuple[int, dict[str, float]], ...]
+    final: dict[str, float]
+
+
+class Receipt(Spec):
+    """Hold the step-0 proofs of one upcycled model."""
+
+    key: str
+    arm: str
+    replicate: int | None
+    facts: dict[str, Any]
+
+
+class Noise(Spec):
+    """Hold the evaluation noise of one arm on one domain, from a bootstrap over documents.
+
+    Attributes:
+        bits_per_byte_se: standard error of the arm's own bits per byte.
+        difference_se: standard error of its nll minus the baseline's on the same documents (nats).
+    """
+
+    arm: str
+    domain: str
+    bits_per_byte_se: float
+    difference_se: float
+    documents: int
+    sources: int
+
+
+class Provenance(Spec):
+    """Hold one way in which stages were made, and which stages share it."""
+
+    numerics: dict[str, Any]
+    packages: dict[str, str]
+    git: dict[str, str]
+    hardware: dict[str, Any]
+    stages: tuple[str, ...]
+
+
+class Arm(Spec):
+    """Hold one arm: its method as resolved, and the budget that the match gave it."""
+
+    name: str
+    method: dict[str, Any]
+    budget: dict[str, Any]
+
+
+class Evidence(Spec):
+    """Hold one ablation at one scale.
+
+    Attributes:
+        ablation, recipe, sizes, model: the resolved specs as plain data.
+        overrides: what `--set` changed; such a run is marked and its claims are out of scope.
+        domains: columns, the general domain first.
+        corpus: the corpus manifest; empty before the corpus is built.
+        command: what rebuilds it.
+    """
+
+    schema_version: Literal[1] = 1
+    id: str
+    scale: str
+    overrides: tuple[str, ...]
+    replicates: int
+    ablation: dict[str, Any]
+    recipe: dict[str, Any]
+    sizes: dict[str, Any]
+    model: dict[str, Any]
+    domains: tuple[str, ...]
+    arms: tuple[Arm, ...]
+    cells: tuple[Cell, ...]
+    noise: tuple[Noise, ...]
+    stages: tuple[StageFact, ...]
+    curves: tuple[Curve, ...]
+    receipts: tuple[Receipt, ...]
+    provenance: tuple[Provenance, ...]
+    corpus: dict[str, Any]
+    command: str
+
+    @property
+    def baseline(self) -> str:
+        """The arm that all others are compared with."""
+        return str(self.ablation["baseline"])
+
+    @property
+    def match_on(self) -> str:
+        """What the arms are matched on: `tokens` or `flops`."""
+        return str(self.ablation["match"]["on"])
+
+    @property
+    def delta(self) -> float:
+        """The smallest effect that counts, as a relative change in perplexity."""
+        return float(self.ablation["report"].get("delta", 0.005))
+
+    def arm(self, name: str) -> Arm:
+        """Return one arm by name."""
+        return next(arm for arm in self.arms if arm.name == name)
