@@ -1,0 +1,71 @@
+"""Write what a report needs to find the stages of one ablation in the store.
+
+`ablations/<id>-<scale>[-overridden]/index.json`. A stage whose `replicate` is null is shared by all
+replicates; one whose `arm` is null by all arms.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bam_lab.cost.match import mixed, solve
+from bam_lab.record.files import make_folder, write_json
+from bam_lab.record.store import Store
+from bam_lab.run.graph import domains
+from bam_lab.run.stage import Graph, Stage
+from bam_lab.spec.base import Spec
+from bam_lab.spec.load import ResolvedAblation
+
+NAME = "index.json"
+
+
+def index_key(resolved: ResolvedAblation) -> str:
+    """Return the folder name of an ablation at its scale; overridden runs stand apart."""
+    mark = "-overridden" if resolved.overridden else ""
+    return f"{resolved.ablation.id}-{Path(resolved.scale_name).stem}{mark}"
+
+
+def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicates: int) -> Path:
+    """Write the index; return its path."""
+    folder = make_folder(store.ablation(index_key(resolved)))
+    budgets = solve(resolved)
+    content = {
+        "ablation": _dump(resolved.ablation),
+        "recipe": _dump(resolved.recipe),
+        "scale": _dump(resolved.scale),
+        "scale_name": Path(resolved.scale_name).stem,
+        "model": _dump(resolved.model),
+        "overrides": list(resolved.overrides),
+        "domains": domains(resolved),
+        "arms": {
+            arm: {
+                "method": _dump(method),
+                "experts": list(mixed(resolved, method)),
+                "budget": asdict(budgets[arm]),
+            }
+            for arm, method in resolved.arms.items()
+        },
+        "replicates": replicates,
+        "stages": [_row(stage) for stage in graph.stages.values()],
+        "corpus": graph.corpus.fingerprint,
+    }
+    write_json(folder / NAME, content)
+    return folder / NAME
+
+
+def _row(stage: Stage) -> dict[str, Any]:
+    return {
+        "name": stage.name,
+        "label": stage.label,
+        "role": stage.role,
+        "arm": stage.arm,
+        "replicate": stage.replicate,
+        "domain": stage.domain,
+        "fingerprint": stage.fingerprint,
+        "key": stage.key,
+        "inputs": stage.inputs,
+    }
+
+
+def _dump(spec: Spec) -> Any:
+    return spec.model_dump(mode="json", by_alias=True)

@@ -1,0 +1,147 @@
+"""Run an ablation from its spec to its index: corpus first, then everything that hangs on it.
+
+No torch here: when every stage is done, no worker starts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED
+from bam_lab.record.files import read_json
+from bam_lab.record.numerics import Device, Precision, settle
+from bam_lab.record.store import Store
+from bam_lab.run.graph import build_graph, corpus_stage
+from bam_lab.run.index import write_index
+from bam_lab.run.pool import COMMAND
+from bam_lab.run.progress import Display
+from bam_lab.run.scheduler import Failure, Settings, run_graph, unfinished
+from bam_lab.run.stage import Graph
+from bam_lab.spec.load import ResolvedAblation
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """Say how a run went.
+
+    Attributes:
+        index: the ablation's index in the store; None when the corpus failed.
+        ran: stages that this call did; 0 when all were done before.
+        failures: label -> reason, of stages that failed.
+        missing: label -> reason, of stages that could not run because another failed.
+        exit_code: 0 done, 1 a stage failed, 2 all failures are for the user to mend.
+    """
+
+    graph: Graph
+    index: Path | None
+    ran: int
+    failures: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    exit_code: int = EXIT_DONE
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Hold the run arguments: they change how it runs, and no number (numerics are checked)."""
+
+    workers: int | None = None
+    precision: Precision | Literal["auto"] = "auto"
+    device: Device | Literal["auto"] = "auto"
+    quiet: bool = False
+    command: Sequence[str] = COMMAND
+
+
+def current_graph(resolved: ResolvedAblation, store: Store, replicates: int) -> Graph:
+    """Return the ablation's graph, with final fingerprints if the store holds its corpus.
+
+    Raises:
+        SpecError: two arms are the same run, or the match cannot be solved.
+    """
+    key = corpus_stage(resolved).key
+    digest = read_json(store.stage(key) / "corpus.json")["digest"] if store.is_done(key) else None
+    return build_graph(resolved, replicates, digest)
+
+
+def run_ablation(
+    resolved: ResolvedAblation,
+    store: Store,
+    replicates: int | None = None,
+    options: RunOptions | None = None,
+    console: Console | None = None,
+) -> RunOutcome:
+    """Do every stage that is not done, and write the index.
+
+    Args:
+        resolved: the checked ablation.
+        store: where results are and go.
+        replicates: how many; None for the spec's own number.
+        options: run arguments.
+        console: where progress goes; standard error when None.
+
+    Raises:
+        SpecError: the graph cannot be built.
+        InputError: the store cannot be written, or was settled to other numerics.
+        KeyboardInterrupt: the user stopped; checkpoints are kept.
+    """
+    options = options or RunOptions()
+    console = console or Console(stderr=True)
+    count = resolved.ablation.replicates.count if replicates is None else replicates
+    graph = current_graph(resolved, store, count)
+    store.prepare()
+    ran = 0
+    if not graph.known:
+        only = Graph({graph.corpus.fingerprint: graph.corpus}, False, graph.corpus)
+        failures = _run(only, store, options, console)
+        if failures:
+            return _outcome(graph, None, 0, failures)
+        ran = 1
+        graph = current_graph(resolved, store, count)
+    index = write_index(resolved, graph, store, count)
+    ran += len(unfinished(graph, store))
+    failures = _run(graph, store, options, console)
+    return _outcome(graph, index, ran - len(failures), failures)
+
+
+def build_corpus(
+    resolved: ResolvedAblation,
+    store: Store,
+    options: RunOptions | None = None,
+    console: Console | None = None,
+) -> RunOutcome:
+    """Build only the corpus (`bam-lab data build`)."""
+    store.prepare()
+    stage = corpus_stage(resolved)
+    graph = Graph({stage.fingerprint: stage}, False, stage)
+    ran = len(unfinished(graph, store))
+    failures = _run(graph, store, options or RunOptions(), console or Console(stderr=True))
+    return _outcome(graph, None, ran - len(failures), failures)
+
+
+def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> dict[str, Failure]:
+    # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
+    numerics = settle(store, options.precision, options.device)
+    if not unfinished(graph, store):
+        return {}
+    settings = Settings(numerics, options.workers, options.command)
+    with Display(graph, console, options.quiet) as display:
+        return run_graph(graph, store, settings, display)
+
+
+def _outcome(
+    graph: Graph, index: Path | None, ran: int, failures: dict[str, Failure]
+) -> RunOutcome:
+    def told(missing: bool) -> dict[str, str]:
+        return {
+            graph.stages[fingerprint].label: failure.reason
+            for fingerprint, failure in failures.items()
+            if failure.missing == missing
+        }
+
+    code = EXIT_DONE
+    if failures:
+        mendable = all(f.exit_code == EXIT_BAD_INPUT for f in failures.values() if not f.missing)
+        code = EXIT_BAD_INPUT if mendable else EXIT_STAGE_FAILED
+    return RunOutcome(graph, index, ran, told(False), told(True), code)

@@ -1,0 +1,51 @@
+"""A worker whose stages only sleep, fail, die or wait: what the scheduler's tests run."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from bam_lab.errors import InputError, StageError
+from bam_lab.run.context import Diverged, Progress, StageContext, Stopped
+from bam_lab.run.worker import serve
+
+
+def act(context: StageContext) -> None:
+    """Do what the spec says; leave a line in `attempts` so that a second run is seen."""
+    with Path(context.settings["attempts"]).open("a") as file:
+        file.write(f"{context.label} {os.getpid()}\n")
+    for folder in context.inputs.values():
+        assert (folder / "DONE").exists()
+    match context.spec["do"]:
+        case "sleep":
+            for step in range(5):
+                context.check_stop()
+                context.report(Progress(step, 5))
+                time.sleep(context.spec["seconds"] / 5)
+        case "fail":
+            raise StageError("it was told to")
+        case "defect":
+            raise ValueError("a defect")
+        case "mend":
+            raise InputError("the user can mend it")
+        case "diverge":
+            raise Diverged(7, 0.001, 5)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "until_stopped":
+            while not context.stop.is_set():
+                time.sleep(0.01)
+            (context.work / "checkpoint").write_text("kept")
+            raise Stopped
+        case "import_torch":
+            import torch
+
+            context.facts["torch"] = str(torch.get_num_threads())
+    (context.work / "result").write_text("x")
+    print("noise on stdout")
+
+
+if __name__ == "__main__":
+    names = ("corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate")
+    sys.exit(serve(dict.fromkeys(names, act)))
