@@ -1,4 +1,4 @@
-"""Turn pydantic's errors into sentences: `must CONDITION, got VALUE. What to do.`"""
+"""Turn pydantic's errors into sentences of one form: what must hold, what was got, what to do."""
 
 import difflib
 import types
@@ -13,7 +13,7 @@ Loc = tuple[str | int, ...]
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `Did you mean X?`, or the known words when nothing is near."""
     words = sorted(known)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
         return f"Did you mean `{close[0]}`?"
     return f"Known: {', '.join(words)}." if words else "Remove it."

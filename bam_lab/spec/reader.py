@@ -40,13 +40,14 @@ class Document:
     overridden: dict[Loc, str] = field(default_factory=dict)
 
     def where(self, loc: Loc) -> str:
-        """Return `file:line:col`, of the nearest path that stands in the file, or the override."""
+        """Return `file:line:col` of the nearest path that stands in the file, or the override."""
+        for written, text in self.overridden.items():
+            shared = min(len(written), len(loc))
+            if shared and written[:shared] == loc[:shared]:
+                return text
         for length in range(len(loc), -1, -1):
-            head = loc[:length]
-            if head in self.overridden:
-                return self.overridden[head]
-            if head in self.positions:
-                line, column = self.positions[head]
+            if loc[:length] in self.positions:
+                line, column = self.positions[loc[:length]]
                 return f"{self.file}:{line}:{column}"
         return self.file
 
@@ -62,6 +63,8 @@ def load(path: Path) -> Document:
         SpecError: it cannot be read, or has syntax errors, tags, aliases or duplicate keys.
     """
     text = _read_text(path)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)

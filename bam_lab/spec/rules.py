@@ -137,13 +137,13 @@ def _router_problems(
             )
     # A default that has no effect is nobody's mistake; one that the user wrote is.
     written = (document.data.get("arms") or {}).get(arm, {}), document.data.get("common") or {}
-    if everyone and loss is not None and loss.form == "tokens":
-        if any(loss_key in part for part in written):
-            yield document.problem(
-                _place(document, arm, loss_key),
-                f"must not be `tokens` where every token goes to every expert (arm {arm!r}): "
-                "the share of tokens is constant and the loss has no effect.",
-            )
+    given = any(loss_key in part for part in written)
+    if everyone and given and loss is not None and loss.form == "tokens":
+        yield document.problem(
+            _place(document, arm, loss_key),
+            f"must not be `tokens` where every token goes to every expert (arm {arm!r}): "
+            "the share of tokens is constant and the loss has no effect.",
+        )
 
 
 def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
