@@ -24,6 +24,7 @@ from bam_lab.data.corpus import inputs_digest
 from bam_lab.errors import SpecError
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Graph, Stage, identify, plain
+from bam_lab.spec.corpus import identity
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import is_mixture
 from bam_lab.spec.recipe import SEED_MODEL
@@ -74,7 +75,7 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
 
 def corpus_stage(resolved: ResolvedAblation) -> Stage:
     """Return the stage that builds the corpus; it changes when a local text file does."""
-    spec = {"corpus": plain(resolved.corpus), "files": inputs_digest(resolved.corpus)}
+    spec = {"corpus": identity(resolved.corpus), "files": inputs_digest(resolved.corpus)}
     return Stage(
         name="corpus",
         label="corpus",
@@ -84,6 +85,8 @@ def corpus_stage(resolved: ResolvedAblation) -> Stage:
         threads=1,
         seconds=_CORPUS_SECONDS,
         role="corpus",
+        # Where local files lie is needed to read them, and is no part of what they are.
+        settings={"corpus": resolved.corpus.model_dump(mode="json", by_alias=True)},
     )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from bam_lab.cost.match import mixed, solve
 from bam_lab.record.files import make_folder, write_json
 from bam_lab.record.store import Store
-from bam_lab.run.graph import domains
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
 from bam_lab.spec.load import ResolvedAblation
@@ -30,13 +29,15 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
     folder = make_folder(store.ablation(index_key(resolved)))
     budgets = solve(resolved)
     content = {
-        "ablation": _dump(resolved.ablation),
-        "recipe": _dump(resolved.recipe),
-        "scale": _dump(resolved.scale),
-        "scale_name": Path(resolved.scale_name).stem,
-        "model": _dump(resolved.model),
+        "id": resolved.ablation.id,
+        "scale": Path(resolved.scale_name).stem,
         "overrides": list(resolved.overrides),
-        "domains": domains(resolved),
+        "ablation": {
+            "ablation": _dump(resolved.ablation),
+            "recipe": _dump(resolved.recipe),
+            "scale": _dump(resolved.scale),
+            "model": _dump(resolved.model),
+        },
         "arms": {
             arm: {
                 "method": _dump(method),

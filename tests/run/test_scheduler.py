@@ -142,7 +142,8 @@ first = stage("first", attempts)
 middle = [stage(f"middle{{i}}", attempts, needs=(first,)) for i in range(6)]
 slow = stage("slow", attempts, needs=(first,), do=sys.argv[3], seconds=0.3)
 last = stage("last", attempts, needs=(*middle, slow))
-failures = run_graph(graph(first, *middle, slow, last), Store(Path(sys.argv[1])), SETTINGS, Recorder())
+store = Store(Path(sys.argv[1]))
+failures = run_graph(graph(first, *middle, slow, last), store, SETTINGS, Recorder())
 sys.exit(1 if failures else 0)
 """
 
