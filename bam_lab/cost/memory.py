@@ -14,6 +14,12 @@ from bam_lab.spec.model import ModelSpec
 PROCESS_BYTES = 450 * 2**20
 """Resident size of a worker that imported torch and lightning and did nothing else."""
 
+PREPARE_BYTES = 1000 * 2**20
+"""Peak of building a corpus or training a tokenizer, whatever the model."""
+
+EVALUATION_SEQUENCES = 8
+"""Sequences of one evaluation batch (`evaluate/heldout.py`)."""
+
 LOGITS_CHUNK_TOKENS = 256
 """Tokens whose logits exist at one time (`model/losses.py`)."""
 
@@ -61,11 +67,9 @@ def training(
     )
 
 
-def evaluation(
-    model: ModelSpec, method: MethodSpec, num_experts: int, batch_sequences: int
-) -> MemoryEstimate:
+def evaluation(model: ModelSpec, method: MethodSpec, num_experts: int) -> MemoryEstimate:
     """Estimate an evaluation stage: weights and one layer's activations at a time."""
-    tokens = batch_sequences * model.max_seq_len
+    tokens = EVALUATION_SEQUENCES * model.max_seq_len
     return MemoryEstimate(
         weights=4 * count(model, method, num_experts).total,
         gradients=0,

@@ -1,0 +1,49 @@
+"""`bam-lab check`: read YAML files of every kind and report all their problems at once."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bam_lab import resources
+from bam_lab.cli.output import console
+from bam_lab.errors import SpecError
+
+
+def check(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="Files and folders; all shipped ones if none."),
+    ] = None,
+) -> None:
+    """Check ablations and configs; say every problem with its file and line."""
+    from bam_lab.cli.kinds import problems_of
+
+    files = _files(paths or _shipped())
+    problems = [problem for file in files for problem in problems_of(file)]
+    problems = list(dict.fromkeys(problems))
+    if problems:
+        raise SpecError(problems)
+    console().print(f"{len(files)} {'file is' if len(files) == 1 else 'files are'} fine.")
+
+
+def _shipped() -> list[Path]:
+    return [
+        resources.folder("configs"),
+        resources.folder("ablations"),
+        resources.folder("published"),
+    ]
+
+
+def _files(paths: Iterable[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml"))
+        if not found:
+            raise SpecError(f"{path}: the folder must hold .yaml files, got none. Check the path.")
+        files += found
+    return list(dict.fromkeys(files))

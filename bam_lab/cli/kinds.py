@@ -1,0 +1,94 @@
+"""Know each kind of our YAML files, and find every problem of one."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bam_lab.cost.match import solve
+from bam_lab.errors import SpecError
+from bam_lab.spec import rules
+from bam_lab.spec.claims import ClaimsFile
+from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.reader import Document, load, validate
+from bam_lab.spec.recipe import RecipeSpec
+from bam_lab.spec.scale import ScaleSpec
+
+
+def problems_of(path: Path) -> list[str]:
+    """Return every problem of one file."""
+    try:
+        document = load(path)
+        return list(_kind(document).check(document))
+    except SpecError as error:
+        return error.problems
+
+
+def _ablation(document: Document) -> Iterable[str]:
+    # A reference with a folder is a file's path, whatever the file is called.
+    solve(load_ablation(str(Path(document.file).parent) + "/" + Path(document.file).name))
+    return []
+
+
+def _model(document: Document) -> Iterable[str]:
+    spec, problems = validate(document, ModelSpec)
+    return [*problems, *(rules.model_problems(document, spec) if spec else ())]
+
+
+def _recipe(document: Document) -> Iterable[str]:
+    spec, problems = validate(document, RecipeSpec)
+    return [*problems, *(rules.recipe_problems(document, spec) if spec else ())]
+
+
+def _scale(document: Document) -> Iterable[str]:
+    return validate(document, ScaleSpec)[1]
+
+
+def _corpus(document: Document) -> Iterable[str]:
+    return validate(document, CorpusSpec)[1]
+
+
+def _published(document: Document) -> Iterable[str]:
+    return validate(document, PublishedTable)[1]
+
+
+def _claims(document: Document) -> Iterable[str]:
+    return validate(document, ClaimsFile)[1]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Know a kind of file by its folder, or else by a key that no other kind has."""
+
+    name: str
+    folder: str
+    key: str
+    check: Callable[[Document], Iterable[str]]
+
+
+_KINDS = (
+    _Kind("ablation", "", "arms", _ablation),
+    _Kind("scale", "scale", "phases", _scale),
+    _Kind("recipe", "recipe", "expert", _recipe),
+    _Kind("model", "model", "vocab_size", _model),
+    _Kind("corpus", "corpus", "domains", _corpus),
+    _Kind("published table", "published", "rows", _published),
+    _Kind("claims", "", "claims", _claims),
+)
+
+
+def _kind(document: Document) -> _Kind:
+    folder = Path(document.file).resolve().parent.name
+    for kind in _KINDS:
+        if folder and kind.folder == folder:
+            return kind
+    for kind in _KINDS:
+        if kind.key in document.data:
+            return kind
+    known = ", ".join(f"{kind.key} ({kind.name})" for kind in _KINDS)
+    raise SpecError(
+        f"{document.file}: the file must have a key that says what it is, got "
+        f"{', '.join(map(str, document.data))}. One of: {known}."
+    )

@@ -1,0 +1,98 @@
+"""`bam-lab list`: every ablation, what it asks, what it costs here, whether it is done."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from bam_lab.cli import options
+from bam_lab.cli.output import amount, console, duration, print_json, table
+from bam_lab.errors import SpecError
+from bam_lab.record.store import Store, store_root
+
+if TYPE_CHECKING:
+    from bam_lab.cli.planning import Plan
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Hold one line of the list; `problem` is set where the file cannot be planned."""
+
+    id: str
+    aliases: tuple[str, ...] = ()
+    title: str = ""
+    paper: str = ""
+    table: str = ""
+    arms: tuple[str, ...] = ()
+    scale: str = ""
+    replicates: int = 0
+    training_flops: int = 0
+    seconds_left: float = 0.0
+    stages: int = 0
+    stages_done: int = 0
+    problem: str = ""
+
+
+def list_(
+    scale: options.Scale = None,
+    replicates: options.Replicates = None,
+    store: options.StorePath = None,
+    json: options.Json = False,
+) -> None:
+    """List the ablations with their aliases, paper, arms and cost."""
+    from bam_lab.spec.load import list_ablations
+
+    where = Store(store_root(store))
+    entries = [_entry(path.stem, scale, replicates, where) for path in list_ablations()]
+    if json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    out = console()
+    made = table("ablation", "arms", ">FLOPs", ">time", "done")
+    for entry in entries:
+        if entry.problem:
+            made.add_row(entry.id, "", "", "", "does not check")
+            continue
+        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{entry.paper}, Table {entry.table}"
+        also = f"\nalso: {', '.join(entry.aliases)}[/dim]" if entry.aliases else "[/dim]"
+        made.add_row(
+            names + also,
+            "\n".join(entry.arms),
+            amount(entry.training_flops),
+            duration(entry.seconds_left),
+            f"{entry.stages_done}/{entry.stages}",
+            end_section=True,
+        )
+    out.print(made)
+    out.print(
+        "FLOPs of all training; time left; stages done. "
+        "`bam-lab plan ID` shows the details, `bam-lab reproduce ID` runs it.",
+        style="dim",
+    )
+
+
+def _entry(reference: str, scale: str | None, replicates: int | None, store: Store) -> Entry:
+    from bam_lab.cli.planning import make_plan
+    from bam_lab.spec.load import load_ablation
+
+    try:
+        made = make_plan(load_ablation(reference, scale=scale), store, replicates, None)
+    except SpecError as error:
+        return Entry(id=reference, problem=str(error))
+    return _filled(made)
+
+
+def _filled(made: "Plan") -> Entry:
+    spec = made.resolved.ablation
+    return Entry(
+        id=spec.id,
+        aliases=spec.aliases,
+        title=spec.title,
+        paper=spec.source.paper,
+        table=spec.source.table,
+        arms=tuple(spec.arms),
+        scale=made.resolved.scale_name,
+        replicates=made.replicates,
+        training_flops=sum(row.training_flops for row in made.stages),
+        seconds_left=made.seconds_left,
+        stages=len(made.stages),
+        stages_done=sum(row.done for row in made.stages),
+    )

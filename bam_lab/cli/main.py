@@ -1,0 +1,88 @@
+"""The command `bam-lab`, and the one place where an error becomes a message and an exit code."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bam_lab import __version__
+from bam_lab.cli import check, doctor, plan, run, runs
+from bam_lab.cli import list as list_verb
+from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
+
+app = typer.Typer(
+    name="bam-lab",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("list")(list_verb.list_)
+app.command("check")(check.check)
+app.command("plan")(plan.plan)
+app.command("run")(run.run)
+app.add_typer(runs.app, name="runs")
+app.command("doctor")(doctor.doctor)
+
+# The package that an import wants -> the extra that brings it.
+_EXTRAS = {
+    "torch": "train",
+    "lightning": "train",
+    "safetensors": "train",
+    "jaxtyping": "train",
+    "tokenizers": "data",
+    "datasketch": "data",
+    "reasoning_gym": "data",
+    "matplotlib": "report",
+}
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"bam-lab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Compute-matched ablations of upcycled mixture-of-experts language models.
+
+    `bam-lab list` shows what can be asked, `bam-lab reproduce ID` answers it.
+    """
+
+
+def main() -> None:
+    """Run the command line; leave with 0 done, 1 a stage failed, 2 the user's input is wrong."""
+    try:
+        app()
+    except BamLabError as error:
+        _tell(error)
+        sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        print(
+            f"bam-lab: {error.name} must be installed for this. "
+            f"Run: pip install 'bam-lab[{extra}]'",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _tell(error: BamLabError) -> None:
+    """Print one line a problem; never wrapped, so that `file:line:col` can be clicked."""
+    out = Console(stderr=True, highlight=False)
+    problems = error.problems if isinstance(error, SpecError) else [str(error)]
+    for problem in problems:
+        out.print("[red]error:[/red] ", end="")
+        out.print(problem, markup=False, soft_wrap=True)
+    if len(problems) > 1:
+        out.print(f"{len(problems)} problems.")

@@ -1,0 +1,50 @@
+"""The arguments and options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bam_lab.record.store import VARIABLE
+
+Reference = Annotated[
+    str, typer.Argument(metavar="ID", help="Id, alias or file of an ablation (see `list`).")
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        "--scale", metavar="NAME", help="Another scale of configs/scale, all sizes together."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one value by its dotted path; repeatable. Such runs are marked.",
+    ),
+]
+Replicates = Annotated[
+    int | None,
+    typer.Option("--replicates", min=1, metavar="N", help="Instead of the ablation's own count."),
+]
+StorePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--store", metavar="FOLDER", help=f"Where results live [{VARIABLE}, else .bam-lab]."
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, metavar="N", help="Processes at once [cores / threads]."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+PrecisionOption = Annotated[
+    Literal["auto", "bf16-mixed", "float32"],
+    typer.Option("--precision", help="Settled by a store's first run; auto: bf16 if in hardware."),
+]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    typer.Option("--device", help="Settled by a store's first run; auto: the GPU if there is one."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]

@@ -1,0 +1,80 @@
+"""How numbers and tables look in the terminal, at 80 columns and wider."""
+
+import json
+import sys
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+
+def console() -> Console:
+    """Return the console of standard output; plain text where that is no terminal."""
+    return Console(highlight=False, soft_wrap=False)
+
+
+def table(*columns: str, title: str = "") -> Table:
+    """Return a table without frames; a column whose name starts with `>` is right-aligned."""
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    for column in columns:
+        right = column.startswith(">")
+        made.add_column(
+            column.removeprefix(">"), justify="right" if right else "left", no_wrap=right
+        )
+    return made
+
+
+def print_json(data: Any) -> None:
+    """Write data to standard output as JSON."""
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def amount(value: float) -> str:
+    """Return a count with three significant digits: 587M, 1.70M, 55.1T."""
+    for factor, suffix in (
+        (1e18, "E"),
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+    ):
+        if abs(value) >= factor * 0.9995:
+            return f"{_three(value / factor)}{suffix}"
+    return f"{value:g}"
+
+
+def _three(value: float) -> str:
+    return (
+        f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a time with its two largest units: 8 s, 5 min 52 s, 3 h 10 min, 12 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    if seconds < 86400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    days, rest = divmod(seconds, 86400)
+    return f"{int(days):,} d {int(rest // 3600):02d} h"
+
+
+def size(count: float) -> str:
+    """Return bytes in decimal units: 850 MB, 4.2 GB."""
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
+    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"

@@ -1,0 +1,150 @@
+"""`bam-lab plan`: what an ablation will cost, before anything runs."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from bam_lab.cli import options
+from bam_lab.cli.output import amount, console, duration, print_json, size, table
+from bam_lab.record.store import Store, store_root
+
+if TYPE_CHECKING:
+    from bam_lab.cli.planning import Plan, StageRow
+
+
+def plan(
+    reference: options.Reference,
+    scale: options.Scale = None,
+    overrides: options.Overrides = None,
+    replicates: options.Replicates = None,
+    store: options.StorePath = None,
+    workers: options.Workers = None,
+    json: options.Json = False,
+) -> None:
+    """Show parameters, FLOPs, steps, time and memory of every arm and stage."""
+    from bam_lab.cli.planning import as_json, make_plan
+    from bam_lab.spec.load import load_ablation
+
+    resolved = load_ablation(reference, scale=scale, overrides=overrides or ())
+    made = make_plan(resolved, Store(store_root(store)), replicates, workers)
+    if json:
+        print_json(as_json(made))
+    else:
+        show(made, console())
+
+
+def show(made: "Plan", out: Console) -> None:
+    """Print a plan for people."""
+    resolved, spec = made.resolved, made.resolved.ablation
+    repeats = "1 replicate" if made.replicates == 1 else f"{made.replicates} replicates"
+    out.print(f"[bold]{spec.id}[/bold]: {spec.title}")
+    out.print(f"{spec.source.paper}, Table {spec.source.table}. {spec.question}")
+    out.print(f"scale {resolved.scale_name}, {repeats}, matched on {_match(made)}\n")
+    for text in resolved.overrides:
+        out.print(f"changed: {text} (these runs never enter a published report)")
+    out.print(_models(made, wide=out.width >= 100))
+    out.print("FLOPs are of one token; training counts backward as twice forward.\n", style="dim")
+    out.print(_stages(made))
+    _totals(made, out)
+
+
+def _match(made: "Plan") -> str:
+    match, baseline = made.resolved.ablation.match, made.resolved.ablation.baseline
+    if match.on == "tokens":
+        return f"tokens of the mixture phase (baseline {baseline})"
+    where = "the mixture phase" if match.phase == "mixture" else "all phases"
+    return f"model training FLOPs of {where} (baseline {baseline})"
+
+
+def _models(made: "Plan", wide: bool) -> Table:
+    paper = [">active (paper)"] if wide else []
+    made_table = table(
+        "arm",
+        ">params",
+        ">active",
+        *paper,
+        ">model fwd",
+        ">train",
+        ">executed",
+        ">printed",
+    )
+    for row in made.models:
+        made_table.add_row(
+            row.arm or "seed, experts",
+            amount(row.params.total),
+            amount(row.params.active),
+            *([amount(row.params.active_printed)] if wide else []),
+            amount(row.flops.model_forward),
+            amount(row.flops.model_training),
+            amount(row.flops.executed_training),
+            amount(row.flops.printed_forward),
+        )
+    return made_table
+
+
+def _stages(made: "Plan") -> Table:
+    made_table = table("stage", ">done", ">steps", ">tokens", ">FLOPs", "match", ">time", ">memory")
+    for kind, rows in groupby(sorted(_merged(made), key=_order), key=lambda row: row[0].name):
+        for first, count, done in rows:
+            training = first.steps > 0
+            made_table.add_row(
+                _label(first),
+                f"{done}/{count}",
+                f"{first.steps:,}" if training else "",
+                amount(first.tokens) if first.tokens else "",
+                amount(first.training_flops) if training else "",
+                _badge(made, first) if kind == "mixture" else "",
+                duration(first.seconds),
+                size(first.peak_bytes),
+            )
+    return made_table
+
+
+_ORDER = ("corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate")
+
+
+def _order(row: tuple["StageRow", int, int]) -> int:
+    return _ORDER.index(row[0].name)
+
+
+def _merged(made: "Plan") -> list[tuple["StageRow", int, int]]:
+    """Return one row for a stage's replicates, and one for all upcyclings and all evaluations."""
+    groups: dict[tuple[str, str], list[StageRow]] = {}
+    for row in made.stages:
+        whole = row.name in ("upcycle", "evaluate")
+        groups.setdefault((row.name, "" if whole else _label(row)), []).append(row)
+    return [
+        (max(rows, key=lambda row: row.peak_bytes), len(rows), sum(row.done for row in rows))
+        for rows in groups.values()
+    ]
+
+
+def _label(row: "StageRow") -> str:
+    if row.name in ("upcycle", "evaluate"):
+        return f"{row.name} (each)"
+    suffix = "" if row.replicate is None else f" r{row.replicate}"
+    return row.label.removesuffix(suffix)
+
+
+def _badge(made: "Plan", row: "StageRow") -> str:
+    budget = next(model.budget for model in made.models if model.arm == row.arm)
+    assert budget is not None
+    if row.arm == made.resolved.ablation.baseline:
+        return "baseline"
+    sign = "=" if budget.matched else "differs"
+    return f"{sign} {100 * (budget.match_ratio - 1):+.2f}%"
+
+
+def _totals(made: "Plan", out: Console) -> None:
+    flops = sum(row.training_flops for row in made.stages)
+    done = sum(row.done for row in made.stages)
+    out.print(
+        f"\n{len(made.stages)} stages, {done} done; {amount(flops)} training FLOPs; "
+        f"about {duration(made.seconds_left)} left, {size(made.peak_bytes)} of memory "
+        f"({made.workers} at once)."
+    )
+    out.print(f"Times: {made.pace}.", style="dim")
+    if not made.known:
+        out.print("The corpus is not built yet; what is done after it shows then.", style="dim")

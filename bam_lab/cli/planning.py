@@ -1,0 +1,232 @@
+"""What an ablation will cost: its arms and every stage of its graph, as plain data.
+
+`plan` prints it, `list` takes its totals, `reproduce` shows it before it starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bam_lab.cost import kv, memory
+from bam_lab.cost.flops import FlopCount, per_token
+from bam_lab.cost.match import DENSE, ArmBudget, expert_budget, num_experts, seed_budget, solve
+from bam_lab.cost.params import ParamCount, count
+from bam_lab.cost.time import Job, Pace, makespan, pace
+from bam_lab.record.manifest import cores
+from bam_lab.record.store import Store
+from bam_lab.run.reproduce import current_graph
+from bam_lab.run.stage import Graph, Stage
+from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.methods import MethodSpec
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """Hold what one model of the ablation costs a token; `arm` "" is the dense seed and experts."""
+
+    arm: str
+    num_experts: int
+    params: ParamCount
+    flops: FlopCount
+    kv_bytes_per_token: int
+    budget: ArmBudget | None
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """Hold one stage of the graph."""
+
+    name: str
+    label: str
+    arm: str | None
+    replicate: int | None
+    key: str
+    done: bool
+    steps: int
+    tokens: int
+    training_flops: int
+    executed_flops: int
+    threads: int
+    seconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Hold an ablation's cost.
+
+    Attributes:
+        known: whether the corpus is built; before, nothing after it can be recognised as done.
+        seconds_left: wall time of the stages that are not done.
+        peak_bytes: memory of the most demanding stages that can run at once.
+        pace: where the times come from.
+    """
+
+    resolved: ResolvedAblation
+    replicates: int
+    known: bool
+    models: tuple[ModelRow, ...]
+    stages: tuple[StageRow, ...]
+    seconds_left: float
+    peak_bytes: int
+    workers: int
+    pace: str
+
+
+def make_plan(
+    resolved: ResolvedAblation, store: Store, replicates: int | None, workers: int | None
+) -> Plan:
+    """Plan an ablation against what the store already has."""
+    repeats = replicates or resolved.ablation.replicates.count
+    graph = current_graph(resolved, store, repeats)
+    models = _models(resolved)
+    speed = pace(store)
+    rows = [_stage_row(resolved, stage, models, store, speed) for stage in graph.stages.values()]
+    available = cores()
+    at_once = workers or max(available // min(row.threads for row in rows), 1)
+    return Plan(
+        resolved=resolved,
+        replicates=repeats,
+        known=graph.known,
+        models=tuple(models.values()),
+        stages=tuple(rows),
+        seconds_left=_seconds_left(graph, rows, available),
+        peak_bytes=_peak_bytes(rows, available, at_once),
+        workers=at_once,
+        pace=speed.source(),
+    )
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain data."""
+    spec = plan.resolved.ablation
+    return {
+        "id": spec.id,
+        "title": spec.title,
+        "scale": plan.resolved.scale_name,
+        "overrides": list(plan.resolved.overrides),
+        "match": spec.match.model_dump(),
+        "baseline": spec.baseline,
+        "replicates": plan.replicates,
+        "corpus_built": plan.known,
+        "models": {row.arm or "dense": _model_json(row) for row in plan.models},
+        "stages": [asdict(row) for row in plan.stages],
+        "training_flops": sum(row.training_flops for row in plan.stages),
+        "seconds_left": plan.seconds_left,
+        "peak_bytes": plan.peak_bytes,
+        "workers": plan.workers,
+        "time_from": plan.pace,
+    }
+
+
+def _model_json(row: ModelRow) -> dict[str, Any]:
+    budget = asdict(row.budget) if row.budget else {}
+    budget.pop("params", None)
+    budget.pop("flops", None)
+    return {
+        "num_experts": row.num_experts,
+        "params": asdict(row.params),
+        "flops_per_token": asdict(row.flops),
+        "kv_bytes_per_token": row.kv_bytes_per_token,
+        **({"mixture": budget} if budget else {}),
+    }
+
+
+def _models(resolved: ResolvedAblation) -> dict[str, ModelRow]:
+    budgets = solve(resolved)
+    arms: dict[str, MethodSpec] = {"": DENSE, **resolved.arms}
+    return {
+        arm: _model_row(resolved, arm, method, budgets.get(arm)) for arm, method in arms.items()
+    }
+
+
+def _model_row(
+    resolved: ResolvedAblation, arm: str, method: MethodSpec, budget: ArmBudget | None
+) -> ModelRow:
+    model = resolved.model
+    experts = num_experts(resolved, method) if arm else 1
+    return ModelRow(
+        arm=arm,
+        num_experts=experts,
+        params=count(model, method, experts),
+        flops=per_token(model, method, experts, model.max_seq_len),
+        kv_bytes_per_token=kv.bytes_per_token(model, method, experts),
+        budget=budget,
+    )
+
+
+def _stage_row(
+    resolved: ResolvedAblation,
+    stage: Stage,
+    models: Mapping[str, ModelRow],
+    store: Store,
+    speed: Pace,
+) -> StageRow:
+    row = models[stage.arm or ""]
+    steps = tokens = flops = executed = 0
+    match stage.name:
+        case "seed_model" | "expert" | "mixture":
+            budget = {
+                "seed_model": seed_budget(resolved),
+                "expert": expert_budget(resolved),
+            }.get(stage.name, row.budget)
+            assert budget is not None
+            steps, tokens = budget.steps, budget.tokens
+            flops, executed = budget.training_flops, budget.executed_flops
+        case "evaluate":
+            tokens = resolved.scale.evaluation.tokens_per_domain * len(resolved.corpus.domains)
+            executed = tokens * row.flops.executed_forward
+        case "corpus" | "tokenizer" | "upcycle":
+            pass
+    return StageRow(
+        name=stage.name,
+        label=stage.label,
+        arm=stage.arm,
+        replicate=stage.replicate,
+        key=stage.key,
+        done=store.is_done(stage.key),
+        steps=steps,
+        tokens=tokens,
+        training_flops=flops,
+        executed_flops=executed,
+        threads=stage.threads,
+        seconds=speed.estimate(stage.name, executed, stage.threads),
+        peak_bytes=_stage_bytes(resolved, stage, row),
+    )
+
+
+def _stage_bytes(resolved: ResolvedAblation, stage: Stage, row: ModelRow) -> int:
+    model, phases = resolved.model, resolved.scale.phases
+    method = resolved.arms[stage.arm] if stage.arm else DENSE
+    match stage.name:
+        case "corpus" | "tokenizer":
+            return memory.PREPARE_BYTES
+        case "upcycle":
+            return memory.upcycling(model, method, row.num_experts, DENSE).total
+        case "evaluate":
+            return memory.evaluation(model, method, row.num_experts).total
+        case "seed_model" | "expert" | "mixture":
+            batch = {
+                "seed_model": phases.seed_model,
+                "expert": phases.expert,
+                "mixture": phases.mixture,
+            }[stage.name].batch_sequences
+            return memory.training(model, method, row.num_experts, batch).total
+
+
+def _seconds_left(graph: Graph, rows: list[StageRow], available: int) -> float:
+    place = {fingerprint: index for index, fingerprint in enumerate(graph.stages)}
+    jobs = [
+        Job(
+            seconds=0.0 if row.done else row.seconds,
+            threads=row.threads,
+            needs=[place[fingerprint] for fingerprint in stage.inputs.values()],
+        )
+        for stage, row in zip(graph.stages.values(), rows, strict=True)
+    ]
+    return makespan(jobs, available)
+
+
+def _peak_bytes(rows: list[StageRow], available: int, workers: int) -> int:
+    """Return the most that stages of one kind need together, this program not counted."""
+    return max(row.peak_bytes * max(min(available // row.threads, workers), 1) for row in rows)
