@@ -1,0 +1,1 @@
+"""Text: from named sources to documents, splits, tokens and batches."""

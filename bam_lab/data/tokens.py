@@ -1,0 +1,117 @@
+"""Encode a corpus into flat memory-mapped arrays, with an index of documents beside each.
+
+DOMAIN.SPLIT.npy            all documents, each followed by end-of-text
+DOMAIN.SPLIT.documents.npy  one `DOCUMENT` a document, in the same order
+tokens.json                 counts, source names, end-of-text, digest
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bam_lab.data import tokenizer as tokenizers
+from bam_lab.data.corpus import read_documents, read_manifest
+from bam_lab.data.fetch import sha256
+from bam_lab.data.split import SPLITS
+from bam_lab.record.files import explained, make_folder, write_json
+
+MANIFEST = "tokens.json"
+DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("source", "<i4")])
+"""start and length in tokens, end-of-text not counted; bytes of UTF-8; index into the sources."""
+
+_TOGETHER = 256
+
+
+@dataclass(frozen=True)
+class TokensManifest:
+    """Describe encoded text.
+
+    Attributes:
+        digest: hash over the arrays.
+        end_of_text: id of the token that ends every document.
+        sources: names that the documents' `source` points to.
+        tokens: domain -> split -> tokens, end-of-text included.
+    """
+
+    digest: str
+    vocab_size: int
+    end_of_text: int
+    sources: list[str]
+    tokens: dict[str, dict[str, int]]
+
+
+def encode_corpus(
+    corpus_dir: Path,
+    tokenizer_dir: Path,
+    out: Path,
+    progress: Callable[[str, int, int], None] = lambda message, done, total: None,
+) -> TokensManifest:
+    """Encode every domain and split of a corpus into `out`."""
+    make_folder(out)
+    tokenizer = tokenizers.load(tokenizer_dir)
+    manifest = read_manifest(corpus_dir)
+    sources = sorted(name for domain in manifest.domains.values() for name in domain.sources)
+    dtype = np.dtype("<u2" if tokenizer.get_vocab_size() <= 1 << 16 else "<u4")
+    counts: dict[str, dict[str, int]] = {name: {} for name in manifest.domains}
+    pairs = [(name, split) for name in manifest.domains for split in SPLITS]
+    for done, (name, split) in enumerate(pairs):
+        progress(f"encoding {name} {split}", done, len(pairs))
+        documents = read_documents(corpus_dir, name, split)
+        counts[name][split] = _write(documents, tokenizer, dtype, sources, out / f"{name}.{split}")
+    digest = hashlib.sha256()
+    for path in sorted(out.glob("*.npy")):
+        digest.update(f"{path.name} {sha256(path)}\n".encode())
+    result = TokensManifest(
+        digest.hexdigest(),
+        tokenizer.get_vocab_size(),
+        tokenizers.END_OF_TEXT_ID,
+        sources,
+        counts,
+    )
+    write_json(out / MANIFEST, asdict(result))
+    return result
+
+
+def read_tokens_manifest(tokens_dir: Path) -> TokensManifest:
+    """Read `tokens.json` of an encoded corpus."""
+    return TokensManifest(**json.loads((tokens_dir / MANIFEST).read_text(encoding="utf-8")))
+
+
+def stream(tokens_dir: Path, domain: str, split: str) -> NDArray[np.unsignedinteger]:
+    """Return the tokens of one domain and split, memory-mapped."""
+    return np.load(tokens_dir / f"{domain}.{split}.npy", mmap_mode="r")
+
+
+def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
+    """Return the index of documents, of dtype `DOCUMENT`."""
+    return np.load(tokens_dir / f"{domain}.{split}.documents.npy")
+
+
+def _write(
+    rows: Iterator[dict[str, str]],
+    tokenizer: tokenizers.Tokenizer,
+    dtype: np.dtype[np.unsignedinteger],
+    sources: list[str],
+    stem: Path,
+) -> int:
+    pieces: list[NDArray[np.unsignedinteger]] = []
+    index: list[tuple[int, int, int, int]] = []
+    position = 0
+    while batch := list(itertools.islice(rows, _TOGETHER)):
+        encodings = tokenizer.encode_batch_fast([row["text"] for row in batch])
+        for row, encoding in zip(batch, encodings, strict=True):
+            ids = np.array([*encoding.ids, tokenizers.END_OF_TEXT_ID], dtype=dtype)
+            size = len(row["text"].encode())
+            index.append((position, len(ids) - 1, size, sources.index(row["source"])))
+            pieces.append(ids)
+            position += len(ids)
+    with explained(stem):
+        np.save(f"{stem}.npy", np.concatenate(pieces) if pieces else np.zeros(0, dtype))
+        np.save(f"{stem}.documents.npy", np.array(index, dtype=DOCUMENT))
+    return position
