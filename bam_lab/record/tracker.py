@@ -25,6 +25,7 @@ class JSONLTracker:
     """Append rows to a stage's `metrics.jsonl`: the record itself."""
 
     def __init__(self, folder: Path):
+        """Write into the stage folder `folder`."""
         self._path = folder / metrics.NAME
 
     def log(self, row: Mapping[str, Any]) -> None:

@@ -133,8 +133,10 @@ class Display:
         if state == "done" and key in self._begun:
             took = duration(time.monotonic() - self._begun[key])
             self._say(f"done     {stage.label} in {took} {count}")
-        elif state != "done":
-            self._say(f"{state:8} {stage.label}: {reason} {count}")
+        elif state == "failed":
+            self._say(f"failed   {stage.label}: {reason} {count}")
+        elif state == "missing":  # The cause was told when it happened.
+            self._say(f"missing  {stage.label}: {reason.partition(': ')[0]} {count}")
 
     def _drop_bar(self, key: str) -> None:
         task = self._tasks.pop(key, None)
@@ -165,4 +167,4 @@ class Display:
 
     def _say(self, line: str) -> None:
         if not self._quiet:
-            self._console.print(line, highlight=False, markup=False)
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -142,7 +142,7 @@ class _Scheduler:
                 if failure is not None:
                     reason = failure.reason
                     if not failure.missing:
-                        reason = f"missing because {need.label} failed: {reason}"
+                        reason = f"because {need.label} failed: {reason}"
                     self._set_failed(stage, Failure(reason, missing=True))
                     break
 

@@ -94,7 +94,7 @@ def test_failed_stage_takes_its_dependents_only(
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(found.reason)
     assert failures[last.fingerprint].missing
-    assert failures[last.fingerprint].reason.startswith("missing because bad failed: ")
+    assert failures[last.fingerprint].reason.startswith("because bad failed: ")
     written = store.failure(bad.key)
     assert written is not None and written["reason"] == found.reason
     if do == "diverge":

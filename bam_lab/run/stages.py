@@ -1,0 +1,120 @@
+"""The table of stage functions that a worker runs; torch is imported by those that need it."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from bam_lab.run.context import Progress, StageContext, StageFunction
+from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.methods import MethodSpec
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def decode(raw: Any, model: type[Model]) -> Model:
+    """Return plain data of a stage's spec as the spec it was."""
+    return model.model_validate_json(json.dumps(raw))
+
+
+def decode_method(raw: Any) -> MethodSpec:
+    """Return a stage's method."""
+    adapter: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
+    return adapter.validate_json(json.dumps(raw))
+
+
+def start_afresh(work: Path) -> None:
+    """Empty the work folder of what an interrupted attempt left; its spec.json stays."""
+    for entry in work.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != "spec.json":
+            entry.unlink()
+
+
+def corpus(context: StageContext) -> None:
+    """Build the corpus: `{domain}.{split}.jsonl`, `corpus.json`."""
+    from bam_lab.data.corpus import build
+
+    def progress(note: str, done: int, total: int) -> None:
+        context.check_stop()
+        context.report(Progress(done, total, note=note))
+
+    start_afresh(context.work)
+    spec = decode(context.settings["corpus"], CorpusSpec)
+    manifest = build(spec, context.cache, context.work, progress)
+    context.facts["digest"] = manifest.digest
+
+
+def tokenizer(context: StageContext) -> None:
+    """Train the tokenizer and encode the corpus with it: `tokenizer/`, `tokens/`."""
+    from bam_lab.data.tokenizer import train
+    from bam_lab.data.tokens import encode_corpus
+
+    def progress(note: str, done: int, total: int) -> None:
+        context.check_stop()
+        context.report(Progress(done + 1, total + 1, note=note))
+
+    start_afresh(context.work)
+    source = context.inputs["corpus"]
+    context.report(Progress(0, 1, note="training the tokenizer"))
+    facts = train(source, context.spec["vocab_size"], context.work / "tokenizer")
+    context.check_stop()
+    encoded = encode_corpus(source, context.work / "tokenizer", context.work / "tokens", progress)
+    context.facts.update(
+        vocab_size=facts.vocab_size, digest=encoded.digest, tokens=encoded.tokens
+    )
+
+
+def seed_model(context: StageContext) -> None:
+    """Train the seed model from its initialisation."""
+    from bam_lab.run.stages_training import train_seed_model
+
+    train_seed_model(context)
+
+
+def expert(context: StageContext) -> None:
+    """Branch one dense expert from the seed model."""
+    from bam_lab.run.stages_training import train_expert
+
+    train_expert(context)
+
+
+def upcycle(context: StageContext) -> None:
+    """Build a mixture from dense experts, with its step-0 receipt."""
+    from bam_lab.run.stages_upcycle import upcycle
+
+    start_afresh(context.work)
+    upcycle(context)
+
+
+def mixture(context: StageContext) -> None:
+    """Train one arm in the mixture phase."""
+    from bam_lab.run.stages_training import train_mixture
+
+    train_mixture(context)
+
+
+def evaluate(context: StageContext) -> None:
+    """Score a model on held-out text: `scores.csv`, `documents.csv`."""
+    from bam_lab.run.stages_evaluate import evaluate
+
+    start_afresh(context.work)
+    evaluate(context)
+
+
+STAGES: Mapping[str, StageFunction] = MappingProxyType(
+    {
+        "corpus": corpus,
+        "tokenizer": tokenizer,
+        "seed_model": seed_model,
+        "expert": expert,
+        "upcycle": upcycle,
+        "mixture": mixture,
+        "evaluate": evaluate,
+    }
+)
