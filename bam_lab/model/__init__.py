@@ -1,0 +1,1 @@
+"""The transformer and its mixtures in pure PyTorch: modules return what they computed."""

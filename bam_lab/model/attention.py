@@ -1,0 +1,135 @@
+"""Attention: dense, and attention experts under soft and top-k routing.
+
+What is unusual:
+- soft routing (BAM, arXiv:2408.08274 §4) runs all experts at once: one projection for the queries,
+  keys and values of all, one attention call with experts as further heads, and the gates folded
+  into one output projection over the concatenation. `attention_reference.py` is the plain loop.
+- with shared keys and values, the experts' query heads share the key-value heads as in
+  grouped-query attention, so E * H query heads read K heads.
+- top-k with shared keys and values computes A query slots a token, each by its chosen expert.
+- top-k with keys and values per expert takes the soft path with the unchosen gates at zero: each
+  expert needs keys and values at every earlier token, whoever chose it. The queries and outputs of
+  unchosen experts are computed for nothing; they count as executed work.
+
+Matrix products executed for N tokens (out x in, multiply-adds N * out * in): queries E*H*C x D
+(top-k shared: A*H*C x D), keys and values 2*K*C x D (per expert: E times), attention as in
+`causal_attention.py` over H heads (soft, per expert: E*H; top-k shared: A*H), output D x E*H*C
+(top-k shared: A times D x H*C), router E x D.
+
+Shapes: B batch, T tokens, D dim, H heads, K key-value heads, G = H / K, C head_dim, E experts,
+A active.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bam_lab.model.causal_attention import causal_attention
+from bam_lab.model.grouped import combine, group, grouped_linear
+from bam_lab.model.layers import Rope, project, rotate, to_compute
+from bam_lab.model.router import Routing, check_router, route
+from bam_lab.spec.methods import RouterSpec, SoftRouter
+from bam_lab.spec.model import ModelSpec
+
+
+class Attention(nn.Module):
+    """Attend causally with one set of heads."""
+
+    def __init__(self, spec: ModelSpec):
+        super().__init__()
+        self.spec = spec
+        queries, keys = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
+        self.query = nn.Parameter(torch.empty(queries, spec.dim))
+        self.key = nn.Parameter(torch.empty(keys, spec.dim))
+        self.value = nn.Parameter(torch.empty(keys, spec.dim))
+        self.output = nn.Parameter(torch.empty(spec.dim, queries))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], rope: Rope
+    ) -> tuple[Float[Tensor, "B T D"], None]:
+        """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
+        q, k, v = project(x, self.query, self.key, self.value)
+        y = attend(q.unsqueeze(2), k, v, rope, self.spec)  # B T 1 H*C
+        return F.linear(y.squeeze(2), self.output), None
+
+
+class AttentionExperts(nn.Module):
+    """Attend with several experts, weighted by a router of their own."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        router: RouterSpec,
+        kv: Literal["per_expert", "shared"],
+        num_experts: int,
+    ):
+        super().__init__()
+        check_router(router, num_experts)
+        self.spec, self.router_spec, self.kv = spec, router, kv
+        queries, keys = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
+        own = (num_experts,) if kv == "per_expert" else ()
+        self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
+        self.query = nn.Parameter(torch.empty(num_experts, queries, spec.dim))
+        self.key = nn.Parameter(torch.empty(*own, keys, spec.dim))
+        self.value = nn.Parameter(torch.empty(*own, keys, spec.dim))
+        self.output = nn.Parameter(torch.empty(num_experts, spec.dim, queries))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], rope: Rope
+    ) -> tuple[Float[Tensor, "B T D"], Routing]:
+        """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
+        routing = route(normed, self.router, self.router_spec)
+        if self.kv == "shared" and not isinstance(self.router_spec, SoftRouter):
+            return self._chosen(x, routing, rope), routing
+        return self._all(x, routing.gates, rope), routing
+
+    def _all(self, x: Tensor, gates: Tensor, rope: Rope) -> Tensor:
+        b, t, _ = x.shape
+        experts = self.query.shape[0]
+        q, k, v = project(x, self.query, self.key, self.value)
+        y = attend(q.view(b, t, experts, -1), k, v, rope, self.spec)  # B T E H*C
+        # Float32 gates times bf16 outputs, rounded once: sum_e g_e W_e y_e = [W_1 .. W_E] [g_e y_e]
+        gated = to_compute(y * gates.unsqueeze(-1)).flatten(2)
+        return F.linear(gated, self.output.transpose(0, 1).flatten(1))
+
+    def _chosen(self, x: Tensor, routing: Routing, rope: Rope) -> Tensor:
+        b, t, d = x.shape
+        experts, active = self.query.shape[0], routing.chosen.shape[-1]
+        groups = group(routing.chosen.flatten(0, 1), experts)
+        tokens = x.flatten(0, 1).index_select(0, groups.order // active)
+        q = grouped_linear(tokens, self.query, groups).index_select(0, groups.inverse)
+        k, v = project(x, self.key, self.value)
+        y = attend(q.view(b, t, active, -1), k, v, rope, self.spec)  # B T A H*C
+        y = grouped_linear(y.flatten(0, 2).index_select(0, groups.order), self.output, groups)
+        gates = routing.gates.gather(-1, routing.chosen).flatten(0, 1)
+        return combine(y, gates, groups).view(b, t, d)
+
+
+def attend(
+    q: Float[Tensor, "B T S H*C"],
+    k: Float[Tensor, "B T KC"],
+    v: Float[Tensor, "B T KC"],
+    rope: Rope,
+    spec: ModelSpec,
+) -> Float[Tensor, "B T S H*C"]:
+    """Attend with S sets of H query heads.
+
+    Keys and values hold either K heads, shared by all sets, or S * K heads, K for each set.
+    """
+    b, t, sets, _ = q.shape
+    head_dim, kv_heads = spec.head_dim, k.shape[-1] // spec.head_dim
+    group_size = spec.num_heads // spec.num_kv_heads
+    q = rotate(q.reshape(b, t, -1, head_dim), rope)
+    k = rotate(k.reshape(b, t, kv_heads, head_dim), rope).transpose(1, 2)
+    v = v.reshape(b, t, kv_heads, head_dim).transpose(1, 2)
+    if kv_heads == spec.num_kv_heads:  # query heads stand as (set, K, G): sets join the groups
+        q = q.view(b, t, sets, kv_heads, group_size, head_dim).permute(0, 3, 2, 4, 1, 5)
+        y = causal_attention(q.flatten(2, 3), k, v)  # B K S*G T C
+        y = y.view(b, kv_heads, sets, group_size, t, head_dim).permute(0, 4, 2, 1, 3, 5)
+    else:
+        q = q.view(b, t, kv_heads, group_size, head_dim).permute(0, 2, 3, 1, 4)
+        y = causal_attention(q, k, v).permute(0, 3, 1, 2, 4)  # B T S*K G C
+    return y.reshape(b, t, sets, -1)

@@ -1,0 +1,68 @@
+"""One block: attention and FFN on the residual stream, in parallel or one after the other.
+
+`parallel` (arXiv:2204.02311 §2; BAM's block, arXiv:2408.08274 §3.1): y = x + Attn(norm x) +
+FFN(norm x), one norm. `serial` (Llama): two norms. The residual stream stays float32.
+
+Shapes: B batch, T tokens, D dim.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bam_lab.model.attention import Attention, AttentionExperts
+from bam_lab.model.ffn import FFN, FFNExperts
+from bam_lab.model.layers import Rope, rms_norm, to_compute
+from bam_lab.model.router import Routing
+from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec
+from bam_lab.spec.model import ModelSpec
+
+
+class LayerRouting(NamedTuple):
+    """Hold the routings of one layer; None where the layer has no such router."""
+
+    attention: Routing | None
+    ffn: Routing | None
+
+
+class Block(nn.Module):
+    """Hold one layer: its norms, attention and FFN, dense or experts as the method says."""
+
+    attention: Attention | AttentionExperts
+    ffn: FFN | FFNExperts
+
+    def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
+        super().__init__()
+        self.parallel, self.eps = spec.block == "parallel", spec.norm_eps
+        if self.parallel:
+            self.norm = nn.Parameter(torch.empty(spec.dim))
+        else:
+            self.attention_norm = nn.Parameter(torch.empty(spec.dim))
+            self.ffn_norm = nn.Parameter(torch.empty(spec.dim))
+        if isinstance(method, BAMMethod):
+            self.attention = AttentionExperts(spec, method.attention_router, method.kv, num_experts)
+        else:
+            self.attention = Attention(spec)
+        if isinstance(method, DenseMethod):
+            self.ffn = FFN(spec)
+        else:
+            self.ffn = FFNExperts(spec, method.ffn_router, num_experts)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], rope: Rope
+    ) -> tuple[Float[Tensor, "B T D"], LayerRouting]:
+        """Add this layer's contribution to the residual stream `x`."""
+        if self.parallel:
+            normed = rms_norm(x, self.norm, self.eps)
+            compute = to_compute(normed)
+            attended, attention = self.attention(compute, normed, rope)
+            fed, ffn = self.ffn(compute, normed)
+            return x + attended + fed, LayerRouting(attention, ffn)
+        normed = rms_norm(x, self.attention_norm, self.eps)
+        attended, attention = self.attention(to_compute(normed), normed, rope)
+        x = x + attended
+        normed = rms_norm(x, self.ffn_norm, self.eps)
+        fed, ffn = self.ffn(to_compute(normed), normed)
+        return x + fed, LayerRouting(attention, ffn)

@@ -1,0 +1,51 @@
+"""A model on disk: weights as safetensors, shape and method as JSON; nothing is unpickled."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
+
+WEIGHTS, SHAPE = "model.safetensors", "model.json"
+
+
+def save(
+    state: Mapping[str, Tensor],
+    spec: ModelSpec,
+    method: MethodSpec,
+    num_experts: int,
+    folder: Path,
+) -> None:
+    """Write `state` (a `Transformer`'s) into `folder`, which is made if missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = {
+        "model": spec.model_dump(mode="json"),
+        "method": method.model_dump(mode="json"),
+        "num_experts": num_experts,
+    }
+    (folder / SHAPE).write_text(json.dumps(shape, indent=1) + "\n", encoding="utf-8")
+    save_file({name: t.detach().contiguous() for name, t in state.items()}, folder / WEIGHTS)
+
+
+def load(folder: Path) -> Transformer:
+    """Read the model that `save` wrote."""
+    shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
+    spec = ModelSpec.model_validate_json(json.dumps(shape["model"]))
+    method: MethodSpec = TypeAdapter(MethodSpec).validate_json(json.dumps(shape["method"]))
+    return build(spec, method, shape["num_experts"], load_file(folder / WEIGHTS))
+
+
+def build(
+    spec: ModelSpec, method: MethodSpec, num_experts: int, state: Mapping[str, Tensor]
+) -> Transformer:
+    """Return a `Transformer` holding `state`, every tensor of it and no other."""
+    model = Transformer(spec, method, num_experts)
+    model.load_state_dict({name: tensor.to(torch.float32) for name, tensor in state.items()})
+    return model

@@ -1,0 +1,82 @@
+"""Feed-forward layers: dense SwiGLU, and FFN experts under soft and top-k routing.
+
+Matrix products executed for N tokens: gate and up 2*F x D and down D x F (SwiGLU) once a token
+when dense, `top_k` times under top-k (no padding, no capacity limit), E times under soft routing;
+router E x D.
+
+Shapes: B batch, T tokens, D dim, F ffn_dim, E experts, A active.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from bam_lab.model.grouped import combine, group
+from bam_lab.model.layers import project, swiglu, to_compute
+from bam_lab.model.router import Routing, check_router, route
+from bam_lab.spec.methods import RouterSpec, SoftRouter
+from bam_lab.spec.model import ModelSpec
+
+
+class FFN(nn.Module):
+    """Hold one SwiGLU."""
+
+    def __init__(self, spec: ModelSpec):
+        super().__init__()
+        self.gate = nn.Parameter(torch.empty(spec.ffn_dim, spec.dim))
+        self.up = nn.Parameter(torch.empty(spec.ffn_dim, spec.dim))
+        self.down = nn.Parameter(torch.empty(spec.dim, spec.ffn_dim))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"]
+    ) -> tuple[Float[Tensor, "B T D"], None]:
+        """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
+        return swiglu(x, self.gate, self.up, self.down), None
+
+
+class FFNExperts(nn.Module):
+    """Hold E SwiGLUs, stacked, and their router."""
+
+    def __init__(self, spec: ModelSpec, router: RouterSpec, num_experts: int):
+        super().__init__()
+        check_router(router, num_experts)
+        self.router_spec = router
+        self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
+        self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
+        self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
+        self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"]
+    ) -> tuple[Float[Tensor, "B T D"], Routing]:
+        """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
+        routing = route(normed, self.router, self.router_spec)
+        if isinstance(self.router_spec, SoftRouter):
+            return self._all(x, routing.gates), routing
+        return self._chosen(x, routing), routing
+
+    def _all(self, x: Tensor, gates: Tensor) -> Tensor:
+        gated, upped = project(x, self.gate, self.up)
+        hidden = (F.silu(gated) * upped).view(*x.shape[:2], self.gate.shape[0], -1)  # B T E F
+        hidden = to_compute(hidden * gates.unsqueeze(-1)).flatten(2)
+        return F.linear(hidden, self.down.transpose(0, 1).flatten(1))
+
+    def _chosen(self, x: Tensor, routing: Routing) -> Tensor:
+        active = routing.chosen.shape[-1]
+        groups = group(routing.chosen.flatten(0, 1), self.gate.shape[0])
+        tokens = x.flatten(0, 1).index_select(0, groups.order // active)
+        weights = zip(self.gate, self.up, self.down, strict=True)
+        parts = zip(torch.split(tokens, groups.sizes), weights, strict=True)
+        y = torch.cat([swiglu(part, *own) for part, own in parts])
+        gates = routing.gates.gather(-1, routing.chosen).flatten(0, 1)
+        return combine(y, gates, groups).view_as(x)
+
+
+def ffn_experts_reference(
+    module: FFNExperts, x: Float[Tensor, "B T D"], gates: Float[Tensor, "B T E"]
+) -> Float[Tensor, "B T D"]:
+    """Run every expert on every token, weighted by its gate: the oracle of `FFNExperts`."""
+    experts = zip(module.gate, module.up, module.down, strict=True)
+    outputs = [(F.silu(x @ gate.T) * (x @ up.T)) @ down.T for gate, up, down in experts]
+    return torch.einsum("ebtd,bte->btd", torch.stack(outputs), gates)

@@ -1,0 +1,94 @@
+"""The transformer, dense or a mixture: one class, told by its method what a block holds.
+
+Parameters, by name (E experts stacked in front where the method has them, in router-column order):
+`embedding`, `lm_head` (absent when tied), `final_norm`, and for each layer `layers.<i>.`:
+`norm` (parallel) or `attention_norm`, `ffn_norm` (serial); `attention.{query,key,value,output}`;
+`ffn.{gate,up,down}`; `attention.router`, `ffn.router`. Construction leaves them uninitialised (and
+costs nothing on the meta device); `initialise` fills them.
+
+Shapes: B batch, T tokens, D dim, V vocab.
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from bam_lab.model.block import Block, LayerRouting
+from bam_lab.model.layers import rms_norm, rope_tables, to_compute
+from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.model import ModelSpec
+
+
+class Output(NamedTuple):
+    """Hold the last hidden state, normed, and every layer's routings."""
+
+    hidden: Float[Tensor, "B T D"]
+    routings: tuple[LayerRouting, ...]
+
+
+class Transformer(nn.Module):
+    """Map tokens to hidden states; the LM head is left to the loss, which never holds all logits.
+
+    Args:
+        spec: the shape of one dense model.
+        method: dense or which mixture.
+        num_experts: experts of the mixture; 1 for a dense model.
+    """
+
+    rope_cos: Tensor
+    rope_sin: Tensor
+
+    def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
+        super().__init__()
+        assert num_experts == 1 or not isinstance(method, DenseMethod)
+        self.spec, self.method, self.num_experts = spec, method, num_experts
+        self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
+        self.layers = nn.ModuleList(
+            Block(spec, method, num_experts) for _ in range(spec.num_layers)
+        )
+        self.final_norm = nn.Parameter(torch.empty(spec.dim))
+        if not spec.tie_embeddings:
+            self.lm_head = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
+        cos, sin = rope_tables(spec.max_seq_len, spec.head_dim, spec.rope_theta)
+        self.register_buffer("rope_cos", cos, persistent=False)
+        self.register_buffer("rope_sin", sin, persistent=False)
+
+    def forward(self, tokens: Int[Tensor, "B T"]) -> Output:
+        """Run all layers over `tokens`, at most `max_seq_len` of them a row."""
+        t = tokens.shape[1]
+        assert t <= self.spec.max_seq_len, f"{t} tokens exceed {self.spec.max_seq_len}"
+        rope = to_compute(self.rope_cos[:t]), to_compute(self.rope_sin[:t])
+        x = F.embedding(tokens, self.embedding)  # B T D
+        routings = []
+        for layer in self.layers:
+            x, routing = layer(x, rope)
+            routings.append(routing)
+        return Output(rms_norm(x, self.final_norm, self.spec.norm_eps), tuple(routings))
+
+    @property
+    def lm_head_weight(self) -> Float[Tensor, "V D"]:
+        """Return the output embedding, which is the input embedding when tied."""
+        return self.embedding if self.spec.tie_embeddings else self.lm_head
+
+    def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
+        """Return the logits of `forward`'s hidden states."""
+        return F.linear(to_compute(hidden), self.lm_head_weight)
+
+
+def initialise(model: Transformer, generator: torch.Generator) -> Transformer:
+    """Fill a model with its method's random start: normal matrices, unit norms.
+
+    Routers use the method's `router_init_std`, everything else the model's `init_std`.
+    """
+    method = model.method
+    router_std = 0.0 if isinstance(method, DenseMethod) else method.router_init_std
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm"):
+            nn.init.ones_(parameter)
+        else:
+            std = router_std if name.endswith("router") else model.spec.init_std
+            nn.init.normal_(parameter, std=std, generator=generator)
+    return model
