@@ -7,17 +7,21 @@ import time
 from pathlib import Path
 
 from bam_lab.errors import InputError, StageError
+from bam_lab.record.files import write_json
 from bam_lab.run.context import Diverged, Progress, StageContext, Stopped
 from bam_lab.run.worker import serve
 
 
 def act(context: StageContext) -> None:
     """Do what the spec says; leave a line in `attempts` so that a second run is seen."""
-    with Path(context.settings["attempts"]).open("a") as file:
+    attempts = context.settings.get("attempts") or os.environ["ATTEMPTS"]
+    with Path(attempts).open("a") as file:
         file.write(f"{context.label} {os.getpid()}\n")
     for folder in context.inputs.values():
         assert (folder / "DONE").exists()
-    match context.spec["do"]:
+    if context.name == "corpus":
+        write_json(context.work / "corpus.json", {"digest": "content"})
+    match context.spec.get("do", os.environ.get(f"DO_{context.name}")):
         case "sleep":
             for step in range(5):
                 context.check_stop()
@@ -38,10 +42,6 @@ def act(context: StageContext) -> None:
                 time.sleep(0.01)
             (context.work / "checkpoint").write_text("kept")
             raise Stopped
-        case "import_torch":
-            import torch
-
-            context.facts["torch"] = str(torch.get_num_threads())
     (context.work / "result").write_text("x")
     print("noise on stdout")
 
