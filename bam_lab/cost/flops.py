@@ -3,9 +3,10 @@
 - `model`: what the mathematics needs. Causal attention reads (T+1)/2 keys on average; active
   experts only; the LM head counts, the embedding look-up is 0; backward is twice forward; no
   recompute, no optimizer. Matching uses this one.
-- `executed`: what our code runs, equal to a traced count. Attention reads all T keys, its fused
-  backward is 2.5 times its forward (it computes the scores again), and what runs on experts whose
-  gate is zero counts too.
+- `executed`: what our code runs on a CPU, equal to a traced count. Up to `BLOCKED_UP_TO` tokens
+  attention goes by blocks of rows, each over the keys up to its end; beyond (and on a GPU) it reads
+  all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.
+  Experts that run although their gate is zero count too.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
 
 A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activations, softmax, gates)
@@ -20,10 +21,17 @@ from bam_lab.cost.printed import per_layer
 from bam_lab.spec.methods import BAMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
+BLOCK = 64
+BLOCKED_UP_TO = 1024
+"""Both as `model/causal_attention.py` has them; a test compares."""
+
 
 @dataclass(frozen=True)
 class FlopCount:
-    """Hold the FLOPs of one token (mean over a sequence); `printed_forward` is over all layers."""
+    """Hold the FLOPs of one token (mean over a sequence); `printed_forward` is over all layers.
+
+    Executed counts are whole numbers, rounded where the mean over a sequence is not.
+    """
 
     model_forward: int
     model_training: int
@@ -37,16 +45,17 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
     needed = layer_experts(method, num_experts)
     run = _executed_experts(method, needed)
     queries = model.num_heads * model.head_dim
-    # 2 products (scores, weighted values) x 2 FLOPs x (T+1)/2 keys, and x T keys when executed.
+    # 2 products (scores, weighted values) x 2 FLOPs x (T+1)/2 keys.
     causal = model.num_layers * needed.query_active * queries * 2 * (seq_len + 1)
-    full = model.num_layers * run.query_active * queries * 4 * seq_len
+    forward, backward = _executed_keys(seq_len)
+    reads = model.num_layers * run.query_active * queries * 2
     needed_products = _products(model, needed, num_experts)
     run_products = _products(model, run, num_experts)
     return FlopCount(
         model_forward=needed_products + causal,
         model_training=3 * (needed_products + causal),
-        executed_forward=run_products + full,
-        executed_training=3 * run_products + full * 7 // 2,
+        executed_forward=run_products + round(reads * forward),
+        executed_training=3 * run_products + round(reads * (forward + backward)),
         printed_forward=model.num_layers * per_layer(model, method, num_experts, seq_len).total,
     )
 
@@ -63,7 +72,20 @@ def _products(model: ModelSpec, experts: LayerExperts, num_experts: int) -> int:
 
 
 def _executed_experts(method: MethodSpec, needed: LayerExperts) -> LayerExperts:
-    """Return the modules that really run: every attention expert, whatever its gate."""
-    if isinstance(method, BAMMethod):
+    """Return the modules that really run.
+
+    With keys and values per expert, top-k attention takes the soft path (`model/attention.py`).
+    """
+    if isinstance(method, BAMMethod) and method.kv == "per_expert":
         return replace(needed, query_active=needed.query)
     return needed
+
+
+def _executed_keys(seq_len: int) -> tuple[float, float]:
+    """Return how many keys a token reads, over all attention products of forward and backward."""
+    if seq_len > BLOCKED_UP_TO:
+        return 2 * seq_len, 5 * seq_len
+    ends = (min(start + BLOCK, seq_len) for start in range(0, seq_len, BLOCK))
+    starts = range(0, seq_len, BLOCK)
+    read = sum((end - start) * end for start, end in zip(starts, ends, strict=True))
+    return 2 * read / seq_len, 4 * read / seq_len

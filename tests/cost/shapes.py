@@ -16,6 +16,7 @@ KV_SHARING = KV_EXPERTS.model_copy(update={"kv": "shared"})
 def shape(**changes: object) -> ModelSpec:
     """Return the paper's small model (arXiv:2408.08274 Table 8), changed where asked."""
     small = {
+        "schema": 1,
         "vocab_size": 256000,
         "dim": 1024,
         "num_layers": 6,

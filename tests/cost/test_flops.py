@@ -40,8 +40,30 @@ def test_dense_by_hand():
     products = 2 * (4 * 16 + 3 * 32 + 40)
     assert counted.model_forward == products + 2 * 2 * 4 * 2
     assert counted.model_training == 3 * counted.model_forward
+    # One block of 3 rows reads 3 keys: 2 products forward, 4 backward.
     assert counted.executed_forward == products + 2 * 2 * 4 * 3
-    assert counted.executed_training == 3 * products + 5 * (2 * 4 * 3) + 2 * (2 * 4 * 3)
+    assert counted.executed_training == 3 * products + 6 * 2 * 4 * 3
+
+
+def test_executed_attention_reads_blocks_then_everything():
+    def attention(seq_len, forward):
+        counted = per_token(TINY, DENSE, 1, seq_len)
+        executed = counted.executed_forward if forward else counted.executed_training
+        return executed - (1 if forward else 3) * 2 * (4 * 16 + 3 * 32 + 40)
+
+    assert attention(256, True) == 2 * 2 * 4 * 160
+    assert attention(256, False) == 3 * attention(256, True)
+    assert attention(2048, True) == 2 * 2 * 4 * 2048
+    assert attention(2048, False) == attention(2048, True) * 7 // 2
+
+
+def test_executed_top_k_runs_every_expert_only_with_own_keys():
+    def executed(kv, router):
+        method = KV_EXPERTS.model_copy(update={"kv": kv, "attention_router": router})
+        return per_token(SMALL, method, 4, 256).executed_forward
+
+    assert executed("per_expert", TOP_1) == executed("per_expert", SOFT)
+    assert executed("shared", TOP_1) < executed("shared", SOFT)
 
 
 def test_attention_experts_by_hand():
