@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.data import domain as domains
-from bam_lab.data import fetch, files
+from bam_lab.data import fetch
 from bam_lab.data.split import SPLITS
 from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder, read_json, write_json
@@ -110,24 +110,6 @@ def build(
     if problems:
         raise InputError("\n".join(sorted(problems)))
     return _write_manifest(spec, built, out)
-
-
-def inputs_digest(spec: CorpusSpec) -> str:
-    """Return a hash over the local files that the corpus reads; empty if it reads none.
-
-    Raises:
-        InputError: one of them is missing.
-    """
-    local = [
-        source
-        for domain in spec.domains.values()
-        for source in domain.sources
-        if isinstance(source, FilesSource)
-    ]
-    if not local:
-        return ""
-    text = "".join(f"{source.name} {files.digest(source)}\n" for source in local)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_manifest(corpus_dir: Path) -> CorpusManifest:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import FilesSource
+from bam_lab.spec.corpus import CorpusSpec, FilesSource
 
 _SUFFIXES = (".jsonl", ".md", ".py", ".txt")
 
@@ -35,6 +35,24 @@ def digest(source: FilesSource) -> str:
         total.update(path.relative_to(source.folder).as_posix().encode() + b"\0")
         total.update(hashlib.sha256(_content(path)).digest())
     return total.hexdigest()
+
+
+def inputs_digest(spec: CorpusSpec) -> str:
+    """Return a hash over the local files that the corpus reads; empty if it reads none.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    local = [
+        source
+        for domain in spec.domains.values()
+        for source in domain.sources
+        if isinstance(source, FilesSource)
+    ]
+    if not local:
+        return ""
+    text = "".join(f"{source.name} {digest(source)}\n" for source in local)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def documents(source: FilesSource) -> Iterator[tuple[str, str]]:

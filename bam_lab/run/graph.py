@@ -20,7 +20,7 @@ from bam_lab.cost.match import (
     solve,
     used_branches,
 )
-from bam_lab.data.corpus import inputs_digest
+from bam_lab.data.files import inputs_digest
 from bam_lab.errors import SpecError
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Graph, Stage, identify, plain
