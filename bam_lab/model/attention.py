@@ -39,6 +39,7 @@ class Attention(nn.Module):
     """Attend causally with one set of heads."""
 
     def __init__(self, spec: ModelSpec):
+        """Allocate the weights, uninitialised."""
         super().__init__()
         self.spec = spec
         queries, keys = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
@@ -66,6 +67,7 @@ class AttentionExperts(nn.Module):
         kv: Literal["per_expert", "shared"],
         num_experts: int,
     ):
+        """Allocate the weights, uninitialised."""
         super().__init__()
         check_router(router, num_experts)
         self.spec, self.router_spec, self.kv = spec, router, kv

@@ -34,6 +34,7 @@ class Block(nn.Module):
     ffn: FFN | FFNExperts
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
+        """Build the layer that `method` asks for."""
         super().__init__()
         self.parallel, self.eps = spec.block == "parallel", spec.norm_eps
         if self.parallel:

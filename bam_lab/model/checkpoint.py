@@ -26,8 +26,8 @@ def save(
     """Write `state` (a `Transformer`'s) into `folder`, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     shape = {
-        "model": spec.model_dump(mode="json"),
-        "method": method.model_dump(mode="json"),
+        "model": spec.model_dump(mode="json", by_alias=True),
+        "method": method.model_dump(mode="json", by_alias=True),
         "num_experts": num_experts,
     }
     (folder / SHAPE).write_text(json.dumps(shape, indent=1) + "\n", encoding="utf-8")

@@ -23,6 +23,7 @@ class FFN(nn.Module):
     """Hold one SwiGLU."""
 
     def __init__(self, spec: ModelSpec):
+        """Allocate the weights, uninitialised."""
         super().__init__()
         self.gate = nn.Parameter(torch.empty(spec.ffn_dim, spec.dim))
         self.up = nn.Parameter(torch.empty(spec.ffn_dim, spec.dim))
@@ -39,6 +40,7 @@ class FFNExperts(nn.Module):
     """Hold E SwiGLUs, stacked, and their router."""
 
     def __init__(self, spec: ModelSpec, router: RouterSpec, num_experts: int):
+        """Allocate the weights, uninitialised."""
         super().__init__()
         check_router(router, num_experts)
         self.router_spec = router

@@ -42,6 +42,7 @@ class Transformer(nn.Module):
     rope_sin: Tensor
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
+        """Build all layers, their weights uninitialised."""
         super().__init__()
         assert num_experts == 1 or not isinstance(method, DenseMethod)
         self.spec, self.method, self.num_experts = spec, method, num_experts
