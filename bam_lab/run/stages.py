@@ -1,30 +1,13 @@
 """The table of stage functions that a worker runs; torch is imported by those that need it."""
 
-import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, TypeAdapter
 
 from bam_lab.run.context import Progress, StageContext, StageFunction
+from bam_lab.run.stages_common import decode
 from bam_lab.spec.corpus import CorpusSpec
-from bam_lab.spec.methods import MethodSpec
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-def decode(raw: Any, model: type[Model]) -> Model:
-    """Return plain data of a stage's spec as the spec it was."""
-    return model.model_validate_json(json.dumps(raw))
-
-
-def decode_method(raw: Any) -> MethodSpec:
-    """Return a stage's method."""
-    adapter: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
-    return adapter.validate_json(json.dumps(raw))
 
 
 def start_afresh(work: Path) -> None:
@@ -65,9 +48,7 @@ def tokenizer(context: StageContext) -> None:
     facts = train(source, context.spec["vocab_size"], context.work / "tokenizer")
     context.check_stop()
     encoded = encode_corpus(source, context.work / "tokenizer", context.work / "tokens", progress)
-    context.facts.update(
-        vocab_size=facts.vocab_size, digest=encoded.digest, tokens=encoded.tokens
-    )
+    context.facts.update(vocab_size=facts.vocab_size, digest=encoded.digest, tokens=encoded.tokens)
 
 
 def seed_model(context: StageContext) -> None:

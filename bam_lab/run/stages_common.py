@@ -1,0 +1,41 @@
+"""What the stages that use torch share: threads, random streams, specs from plain data."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from bam_lab.spec.methods import MethodSpec
+
+Model = TypeVar("Model", bound=BaseModel)
+CHECKPOINT = "checkpoint"
+TOKENS = "tokens"
+
+
+def decode(raw: Any, model: type[Model]) -> Model:
+    """Return plain data of a stage's spec as the spec it was."""
+    return model.model_validate_json(json.dumps(raw))
+
+
+def decode_method(raw: Any) -> MethodSpec:
+    """Return a stage's method."""
+    adapter: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
+    return adapter.validate_json(json.dumps(raw))
+
+
+def stream_seed(rng_seed: int, purpose: str) -> int:
+    """Return the seed of one random stream of a stage: 63 bits of SHA-256.
+
+    Phases of one replicate share `rng_seed`; with one stream for all, the mixture phase would read
+    each domain in the order in which the seed model has just read it.
+    """
+    digest = hashlib.sha256(f"{purpose}:{rng_seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def experts_folders(inputs: dict[str, Path]) -> list[Path]:
+    """Return the checkpoints of the dense experts, in router-column order."""
+    count = sum(role.startswith("expert") for role in inputs)
+    return [inputs[f"expert{i}"] / CHECKPOINT for i in range(count)]

@@ -1,0 +1,56 @@
+"""The upcycle stage: dense experts in, a mixture and its step-0 receipt out."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bam_lab.data.heldout import windows
+from bam_lab.model import checkpoint
+from bam_lab.record.files import write_json
+from bam_lab.run.context import Progress, StageContext
+from bam_lab.run.stages_common import (
+    CHECKPOINT,
+    TOKENS,
+    decode,
+    decode_method,
+    experts_folders,
+    stream_seed,
+)
+from bam_lab.spec.model import ModelSpec
+from bam_lab.upcycle.execute import upcycle as make_state
+from bam_lab.upcycle.receipt import receipt
+
+RECEIPT_WINDOWS = 4
+"""Held-out windows a domain that the receipt reads."""
+
+
+def upcycle(context: StageContext) -> None:
+    """Write `checkpoint/` (the mixture at step 0) and `receipt.json`."""
+    torch.set_num_threads(context.threads)
+    spec = decode(context.spec["model"], ModelSpec)
+    method = decode_method(context.spec["method"])
+    experts = [checkpoint.load(folder) for folder in experts_folders(context.inputs)]
+    context.report(Progress(0, 2, note="mixing"))
+    # FFN routers are drawn first, so arms of a replicate start from the same ones.
+    generator = torch.Generator().manual_seed(stream_seed(context.spec["rng_seed"], "upcycle"))
+    state = make_state(method, spec, [expert.state_dict() for expert in experts], generator)
+    checkpoint.save(state, spec, method, len(experts), context.work / CHECKPOINT)
+    context.report(Progress(1, 2, note="proving step 0"))
+    named = dict(zip(context.settings["experts"], experts, strict=True))
+    mixture = checkpoint.build(spec, method, len(experts), state)
+    texts = _texts(context.inputs["tokenizer"] / TOKENS, context.settings["domains"], spec)
+    write_json(context.work / "receipt.json", receipt(mixture, named, texts))
+
+
+def _texts(tokens_dir: Path, domains: list[str], spec: ModelSpec) -> dict[str, Tensor]:
+    """Return a few held-out windows of each domain."""
+    size = spec.max_seq_len
+    return {
+        domain: torch.from_numpy(
+            windows(tokens_dir, domain, "valid", size, RECEIPT_WINDOWS * size).tokens[
+                :RECEIPT_WINDOWS
+            ]
+        )
+        for domain in domains
+    }
