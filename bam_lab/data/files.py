@@ -23,7 +23,8 @@ def paths(source: FilesSource) -> list[Path]:
     found = sorted(path for path in folder.glob(source.pattern) if path.is_file())
     if not found:
         raise InputError(
-            f"{source.name}: pattern must match a file of {folder}, got {source.pattern!r}. Mend it."
+            f"{source.name}: pattern must match a file of {folder}, got {source.pattern!r}. "
+            "Mend it in the corpus."
         )
     return found
 
@@ -84,7 +85,9 @@ def _text(path: Path) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: must be UTF-8 text, got {error}. Convert or remove it.") from None
+        raise InputError(
+            f"{path}: must be UTF-8 text, got {error}. Convert or remove it."
+        ) from None
     if "\0" in text:
         raise InputError(f"{path}: must be text, got binary data. Remove it.")
     return text

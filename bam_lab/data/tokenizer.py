@@ -47,7 +47,9 @@ def train(corpus_dir: Path, vocab_size: int, out: Path) -> TokenizerFacts:
     facts = TokenizerFacts(tokenizer.get_vocab_size(), hashlib.sha256(text.encode()).hexdigest())
     make_folder(out)
     write_text(out / FILE, text)
-    write_json(out / "tokenizer_facts.json", {"vocab_size": facts.vocab_size, "digest": facts.digest})
+    write_json(
+        out / "tokenizer_facts.json", {"vocab_size": facts.vocab_size, "digest": facts.digest}
+    )
     return facts
 
 

