@@ -8,20 +8,15 @@ from bam_lab.record.store import Store
 from bam_lab.report.evidence import Cell, Role, StageFact
 
 SPLIT = "test"
-ROLES = ("seed_model", "expert", "step-0", "arm")
-_ORDER = ("corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate")
 
 
-def cells_of(
-    store: Store, stages: Sequence[StageFact], domains: Sequence[str]
-) -> tuple[Cell, ...]:
+def cells_of(store: Store, stages: Sequence[StageFact], domains: Sequence[str]) -> tuple[Cell, ...]:
     """Return the cells of every evaluation stage, in the order of the stages and domains."""
     cells: list[Cell] = []
     for stage in stages:
         if stage.name != "evaluate":
             continue
         scores = _scores(store, stage.key) if stage.done else {}
-        model = model_of(stages, stage)
         for domain in domains:
             found = scores.get(domain, {})
             missing = "" if found else reason(stages, stage)
@@ -37,50 +32,28 @@ def cells_of(
                     bits_per_byte=found.get("bits_per_byte"),
                     tokens=int(found.get("tokens", 0)),
                     bytes=int(found.get("bytes", 0)),
-                    runs=tuple(s.key for s in (model, stage) if s is not None and s.done),
+                    runs=(stage.inputs["model"], stage.key) if stage.done else (),
                     missing=missing,
                 )
             )
     return tuple(cells)
 
 
-def model_of(stages: Sequence[StageFact], evaluation: StageFact) -> StageFact | None:
-    """Return the stage whose model an evaluation scored."""
-    made_by = {"seed_model": "seed_model", "expert": "expert", "step-0": "upcycle"}
-    name = made_by.get(evaluation.role, "mixture")
-    place = (evaluation.arm, evaluation.replicate, evaluation.domain)
-    for stage in stages:
-        if stage.name == name and (stage.arm, stage.replicate, stage.domain) == place:
-            return stage
-    return None
-
-
 def reason(stages: Sequence[StageFact], evaluation: StageFact) -> str:
     """Say why an evaluation has no result: the first failure on its way, else what is not run."""
-    way = [stage for stage in stages if _before(stage, evaluation)]
-    way.sort(key=lambda stage: _ORDER.index(stage.name))
+    by_key = {stage.key: stage for stage in stages}
+    way = [by_key[key] for key in _way(by_key, evaluation.key)]
     for stage in way:
         if stage.failure:
             return f"{stage.label}: {stage.failure}"
-    waiting = next((stage.label for stage in way if not stage.done), evaluation.label)
-    return f"not run yet: {waiting}"
+    waiting = next((stage for stage in way if not stage.done), evaluation)
+    return f"not run yet: {waiting.label}"
 
 
-def _before(stage: StageFact, evaluation: StageFact) -> bool:
-    """Return whether `evaluation` needs `stage`, or is it.
-
-    An arm is taken to need every expert of its replicate.
-    """
-    if stage.key == evaluation.key:
-        return True
-    if stage.name == "evaluate" or stage.replicate not in (None, evaluation.replicate):
-        return False
-    if stage.arm is not None:
-        wanted = ("upcycle",) if evaluation.role == "step-0" else ("upcycle", "mixture")
-        return stage.arm == evaluation.arm and stage.name in wanted
-    if stage.name == "expert" and evaluation.arm is None:
-        return stage.domain == evaluation.domain
-    return True
+def _way(by_key: dict[str, StageFact], key: str) -> list[str]:
+    """Return the keys of all that `key` needs, inputs first, and `key` itself."""
+    keys = [k for source in by_key[key].inputs.values() for k in _way(by_key, source)]
+    return list(dict.fromkeys([*keys, key]))
 
 
 def _scores(store: Store, key: str) -> dict[str, dict[str, float]]:

@@ -4,6 +4,7 @@ Only folders with DONE are read. What is not there becomes a missing cell with i
 recorded failure of the stage itself or of one before it, else "not run yet".
 """
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from bam_lab.errors import InputError
 from bam_lab.record import metrics as metrics_file
 from bam_lab.record.files import read_json
-from bam_lab.record.store import Store, stage_key
+from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
 from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
 from bam_lab.report.noise import noise_of
@@ -34,48 +35,43 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
             f"{index_path} is missing: nothing of this ablation is in the store. "
             "Start it with `bam-lab run`."
         ) from None
-    resolved = index["ablation"]
-    stages = tuple(_stage(store, entry) for entry in index["stages"])
-    domains = _domains(resolved["recipe"])
+    keys = {entry["fingerprint"]: entry["key"] for entry in index["stages"]}
+    stages = tuple(_stage(store, entry, keys) for entry in index["stages"])
+    domains = tuple(index["domains"])
     provenance = _provenance(store, stages)
     _same_numerics(provenance)
-    baseline = resolved["ablation"]["baseline"]
     return Evidence(
-        id=index["id"],
-        scale=index["scale"],
+        id=index["ablation"]["id"],
+        scale=index["scale_name"],
         overrides=tuple(index["overrides"]),
         replicates=index["replicates"],
-        ablation=resolved["ablation"],
-        recipe=resolved["recipe"],
-        sizes=resolved["scale"],
-        model=resolved["model"],
+        ablation=index["ablation"],
+        recipe=index["recipe"],
+        sizes=index["scale"],
+        model=index["model"],
         domains=domains,
         arms=tuple(
-            Arm(name=name, method=entry["method"], budget=entry["budget"])
+            Arm(
+                name=name,
+                method=entry["method"],
+                experts=tuple(entry["experts"]),
+                budget=entry["budget"],
+            )
             for name, entry in index["arms"].items()
         ),
         cells=cells_of(store, stages, domains),
-        noise=noise_of(store, stages, domains, baseline),
+        noise=noise_of(store, stages, domains, index["ablation"]["baseline"]),
         stages=stages,
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
-        receipts=tuple(
-            Receipt(
-                key=stage.key,
-                arm=stage.arm,
-                replicate=stage.replicate,
-                facts=read_json(store.stage(stage.key) / "receipt.json"),
-            )
-            for stage in stages
-            if stage.name == "upcycle" and stage.done and stage.arm
-        ),
+        receipts=tuple(_receipt(store, stage) for stage in stages if _upcycled(stage)),
         provenance=provenance,
         corpus=_corpus(store, stages),
         command=_command(index),
     )
 
 
-def _stage(store: Store, entry: dict[str, Any]) -> StageFact:
-    key = stage_key(entry["name"], entry["fingerprint"])
+def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFact:
+    key = entry["key"]
     done = store.is_done(key)
     failure = None if done else store.failure(key)
     ledger = store.stage(key) / "ledger.json"
@@ -84,13 +80,23 @@ def _stage(store: Store, entry: dict[str, Any]) -> StageFact:
         name=entry["name"],
         label=entry["label"],
         role=entry["role"],
-        arm=entry.get("arm"),
-        replicate=entry.get("replicate"),
-        domain=entry.get("domain"),
+        arm=entry["arm"],
+        replicate=entry["replicate"],
+        domain=entry["domain"],
+        inputs={role: keys[fingerprint] for role, fingerprint in entry["inputs"].items()},
         done=done,
         failure=_reason(failure) if failure else "",
         ledger=read_json(ledger) if done and ledger.is_file() else {},
     )
+
+
+def _upcycled(stage: StageFact) -> bool:
+    return stage.name == "upcycle" and stage.done
+
+
+def _receipt(store: Store, stage: StageFact) -> Receipt:
+    facts = read_json(store.stage(stage.key) / "receipt.json")
+    return Receipt(key=stage.key, arm=stage.arm or "", replicate=stage.replicate, facts=facts)
 
 
 def _reason(failure: dict[str, Any]) -> str:
@@ -100,16 +106,6 @@ def _reason(failure: dict[str, Any]) -> str:
     if failure.get("lr") is not None:
         parts.append(f"learning rate {failure['lr']:.3g}")
     return ", ".join(parts)
-
-
-def _domains(recipe: dict[str, Any]) -> tuple[str, ...]:
-    names = [
-        recipe["general"],
-        *recipe["seed_model"]["mix"],
-        *recipe["expert"]["domains"],
-        *recipe["mixture"]["mix"],
-    ]
-    return tuple(dict.fromkeys(names))
 
 
 def _curve(store: Store, stage: StageFact) -> Curve:
@@ -189,8 +185,8 @@ def _corpus(store: Store, stages: Sequence[StageFact]) -> dict[str, Any]:
 
 
 def _command(index: dict[str, Any]) -> str:
-    parts = ["bam-lab", "reproduce", index["id"], "--scale", index["scale"]]
+    parts = ["bam-lab", "reproduce", index["ablation"]["id"], "--scale", index["scale_name"]]
     parts += ["--replicates", str(index["replicates"])]
     for override in index["overrides"]:
         parts += ["--set", override]
-    return " ".join(parts)
+    return shlex.join(parts)

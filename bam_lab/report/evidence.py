@@ -39,7 +39,12 @@ class Cell(Spec):
 
 
 class StageFact(Spec):
-    """Hold one stage's place in the graph, its state and its ledger (empty where it keeps none)."""
+    """Hold one stage's place in the graph, its state and its ledger (empty where it keeps none).
+
+    Attributes:
+        inputs: role -> key of the stage that gives it.
+        failure: why the last attempt failed, if it did.
+    """
 
     key: str
     name: str
@@ -48,6 +53,7 @@ class StageFact(Spec):
     arm: str | None
     replicate: int | None
     domain: str | None
+    inputs: dict[str, str]
     done: bool
     failure: str = ""
     ledger: dict[str, Any] = Field(default_factory=dict)
@@ -112,10 +118,11 @@ class Provenance(Spec):
 
 
 class Arm(Spec):
-    """Hold one arm: its method as resolved, and the budget that the match gave it."""
+    """Hold one arm: its method as resolved, its experts, and the budget that the match gave it."""
 
     name: str
     method: dict[str, Any]
+    experts: tuple[str, ...]
     budget: dict[str, Any]
 
 

@@ -42,7 +42,7 @@ def noise_of(
 def _noise(arm: str, domain: str, own: Losses, base: Losses) -> Noise:
     names = sorted(own)
     sources = [source for source, _ in names]
-    nats, tokens, size = np.array([own[name] for name in names]).T
+    nats, _, size = np.array([own[name] for name in names]).T
     shared = [name for name in names if name in base]
     difference = 0.0
     if shared:

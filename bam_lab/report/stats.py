@@ -78,6 +78,8 @@ def block_difference(blocks: Blocks, first: str, second: str) -> Difference | No
 
     Args:
         blocks: (arm, replicate) to mean nll; missing cells are absent.
+        first: the arm subtracted from.
+        second: the arm subtracted.
 
     Returns:
         None when no replicate holds both arms, neither directly nor through other arms.

@@ -56,7 +56,8 @@ def test_block_effects_do_not_enter_the_error():
 
 
 def test_a_missing_cell_costs_a_degree_of_freedom_and_biases_nothing():
-    blocks = {(a, r): e + 5.0 * r for a, e in {"a": 0.0, "b": 1.0, "c": 2.0}.items() for r in range(3)}
+    effects = {"a": 0.0, "b": 1.0, "c": 2.0}
+    blocks = {(a, r): e + 5.0 * r for a, e in effects.items() for r in range(3)}
     del blocks["c", 2]
     found = stats.block_difference(blocks, "c", "a")
     assert found.df == 3

@@ -1,0 +1,92 @@
+"""The sentences of the page that depend on what was run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bam_lab.report.evidence import Evidence, StageFact
+from bam_lab.report.scope import FROM, number, scope
+from bam_lab.report.standing import matched_thing
+from bam_lab.spec.published import PublishedTable
+
+
+def page_parts(evidence: Evidence, published: PublishedTable | None) -> dict[str, Any]:
+    """Return the page's sentences and small facts by name."""
+    return {
+        "scope_text": scope(evidence),
+        "state_text": _state(evidence.stages),
+        "matching_text": _matching(evidence, published),
+        "stands_in_text": _stands_in(evidence),
+        "replicates_text": _replicates(evidence),
+        "failures": [(s.label, s.failure) for s in evidence.stages if s.failure],
+        "receipts": [
+            (f"{r.arm}{'' if r.replicate is None else f', replicate {r.replicate}'}", flat(r.facts))
+            for r in evidence.receipts
+        ],
+        "provenance": [
+            (entry, len(entry.stages), _commit(entry.git)) for entry in evidence.provenance
+        ],
+        "number": number,
+    }
+
+
+def flat(facts: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Return nested facts as (dotted name, value) lines."""
+    if isinstance(facts, dict):
+        return [line for key in facts for line in flat(facts[key], f"{prefix}{key}.")]
+    name = prefix.rstrip(".")
+    if isinstance(facts, list) and any(isinstance(item, dict | list) for item in facts):
+        return [line for i, item in enumerate(facts) for line in flat(item, f"{prefix}{i}.")]
+    if isinstance(facts, list):
+        return [(name, ", ".join(_shown(item) for item in facts))]
+    return [(name, _shown(facts))]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _state(stages: Sequence[StageFact]) -> str:
+    done = sum(stage.done for stage in stages)
+    failed = sum(bool(stage.failure) for stage in stages)
+    if done == len(stages):
+        return ""
+    text = f"{done} of {len(stages)} stages are done"
+    return text + (f", {failed} failed" if failed else "") + ": cells may be missing."
+
+
+def _matching(evidence: Evidence, published: PublishedTable | None) -> str:
+    if published is None:
+        return f"Arms are equal in {matched_thing(evidence)}."
+    if evidence.match_on == "flops":
+        return (
+            "The paper matched TPU core-days of the mixture phase; we match "
+            f"{matched_thing(evidence)}, which do not depend on the machine."
+        )
+    return f"The paper's data matching: arms are equal in {matched_thing(evidence)}, in its order."
+
+
+def _stands_in(evidence: Evidence) -> str:
+    for name, record in evidence.corpus.get("domains", {}).items():
+        if record.get("stands_in_for"):
+            sources = ", ".join(record["sources"])
+            return (
+                f"In place of {record['stands_in_for']} stands the domain “{name}” "
+                f"({record['title']}), made of {sources}."
+            )
+    return "The corpus is not built yet." if not evidence.corpus else ""
+
+
+def _replicates(evidence: Evidence) -> str:
+    redone = FROM[evidence.ablation["replicates"]["from"]]
+    if evidence.replicates == 1:
+        return "One replicate: direction and size only. Nothing is judged, nothing is ranked."
+    return f"{evidence.replicates} replicates; each redoes {redone}."
+
+
+def _commit(git: dict[str, str]) -> str:
+    if not git:
+        return "installed package"
+    dirty = f" with uncommitted changes {git['dirty']}" if "dirty" in git else ""
+    return f"commit {git['commit'][:12]}{dirty}"

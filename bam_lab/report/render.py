@@ -1,0 +1,209 @@
+"""Write a report: one HTML page, LaTeX and CSV tables, and the evidence that renders them again.
+
+    report.html    self-contained: no request leaves it
+    table.tex      the two main tables, booktabs only
+    table.csv      every cell of every table, tidy
+    results.json   the evidence (`evidence.py`), from which all of this can be rendered
+    verdicts.json  the claims' verdicts and the effects behind them, for programs
+
+Same evidence, same bytes.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from rich.table import Table as RichTable
+
+from bam_lab import resources
+from bam_lab.errors import InputError
+from bam_lab.record.files import make_folder, write_text
+from bam_lab.report import figures
+from bam_lab.report.assumptions import register
+from bam_lab.report.claims import Judgement, judge
+from bam_lab.report.collect import collect
+from bam_lab.report.evidence import Evidence
+from bam_lab.report.leaves import nats
+from bam_lab.report.ledger import ledger_table, match_table
+from bam_lab.report.page import page_parts
+from bam_lab.report.sections import (
+    corpus_table,
+    routing_table,
+    specialisation_table,
+    step0_table,
+)
+from bam_lab.report.table import Table, to_csv, to_rich
+from bam_lab.report.tables import absolute_table, effects_table
+from bam_lab.report.templates import render_html, render_tex
+from bam_lab.spec.claims import Claim, ClaimsFile
+from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.reader import read
+
+NAMES = ("report.html", "table.tex", "table.csv", "results.json", "verdicts.json")
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Hold what was written.
+
+    Attributes:
+        paths: by name of `NAMES`.
+        terminal_table: the main table for a terminal.
+        summary: what `--json` prints: the verdicts and effects.
+    """
+
+    paths: dict[str, Path]
+    terminal_table: RichTable
+    summary: dict[str, Any]
+
+
+def default_folder(store_root: Path, index_path: Path) -> Path:
+    """Return where the report of an index goes, unless the user says otherwise."""
+    return store_root / "reports" / index_path.parent.name
+
+
+def render(store_root: Path, index_path: Path, out: Path | None = None) -> Rendered:
+    """Report one ablation of a store; what is missing stands as missing, with its reason.
+
+    Raises:
+        InputError: no index, mixed numerics, or `out` cannot be written.
+        SpecError: a claim or published table that the ablation names is not there.
+    """
+    return write(collect(store_root, index_path), out or default_folder(store_root, index_path))
+
+
+def render_results(results: Path, out: Path) -> Rendered:
+    """Report from a committed `results.json`, without the store.
+
+    Raises:
+        InputError: it cannot be read, or is not one.
+    """
+    try:
+        evidence = Evidence.model_validate_json(results.read_bytes())
+    except OSError as error:
+        raise InputError(f"{results} must be readable, got: {error.strerror}.") from None
+    except ValidationError as error:
+        count = error.error_count()
+        raise InputError(
+            f"{results} must be a results.json of this version, got {count} problems. "
+            "Render it again from its store."
+        ) from None
+    return write(evidence, out)
+
+
+def write(evidence: Evidence, out: Path) -> Rendered:
+    """Compute everything from the evidence and write the files, each at once."""
+    published = published_table(evidence)
+    judgements = judge(evidence, declared_claims(evidence))
+    effects, absolute = effects_table(evidence, published), absolute_table(evidence, published)
+    tables: dict[str, Table | None] = {
+        "effects": effects,
+        "absolute": absolute,
+        "match": match_table(evidence),
+        "ledger": ledger_table(evidence),
+        "step0": step0_table(evidence),
+        "specialisation": specialisation_table(evidence),
+        "routing": routing_table(evidence),
+        "corpus": corpus_table(evidence),
+    }
+    summary = _summary(evidence, judgements, effects)
+    drawn = figures.available()
+    texts = {
+        "report.html": render_html(
+            "report.html.j2",
+            evidence=evidence,
+            published=published,
+            tables=tables,
+            judgements=judgements,
+            delta_nats=nats(evidence.delta),
+            assumptions=register(evidence),
+            effects_figure=figures.effects_figure(evidence, published) if drawn else "",
+            curves_figure=_curves(evidence, drawn),
+            drawn=drawn,
+            data=_script(evidence, summary),
+            **page_parts(evidence, published),
+        ),
+        "table.tex": render_tex("tables.tex.j2", tables=[effects, absolute], evidence=evidence),
+        "table.csv": to_csv([table for table in tables.values() if table]),
+        "results.json": evidence.model_dump_json(indent=1) + "\n",
+        "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
+    }
+    make_folder(out)
+    for name in NAMES:
+        write_text(out / name, texts[name])
+    return Rendered({name: out / name for name in NAMES}, to_rich(effects), summary)
+
+
+def published_table(evidence: Evidence) -> PublishedTable | None:
+    """Return the printed table that the ablation names; None where it names none."""
+    name = evidence.ablation["report"]["published"]
+    if not name:
+        return None
+    return read(resources.folder("published") / f"{name}.yaml", PublishedTable)
+
+
+def declared_claims(evidence: Evidence) -> dict[str, Claim]:
+    """Return the claims that the ablation declares.
+
+    Raises:
+        InputError: an id that the claims file lacks.
+    """
+    path = resources.folder("ablations") / "claims.yaml"
+    known = read(path, ClaimsFile).claims
+    declared = evidence.ablation["claims"]
+    unknown = [name for name in declared if name not in known]
+    if unknown:
+        raise InputError(
+            f"{path}: must hold the claims of {evidence.id}, lacks {', '.join(unknown)}. "
+            f"It has {', '.join(known)}."
+        )
+    return {name: known[name] for name in declared}
+
+
+def _curves(evidence: Evidence, drawn: bool) -> str:
+    return figures.curves_figure(evidence) if drawn and figures.has_curves(evidence) else ""
+
+
+def _summary(
+    evidence: Evidence, judgements: tuple[Judgement, ...], effects: Table
+) -> dict[str, Any]:
+    return {
+        "id": evidence.id,
+        "scale": evidence.scale,
+        "replicates": evidence.replicates,
+        "overridden": bool(evidence.overrides),
+        "effects": [
+            {
+                "arm": row.head,
+                "domain": column.group,
+                "of": column.name,
+                "percent": value.number,
+                "text": value.text,
+                "runs": value.runs,
+                "missing": value.note if value.number is None else "",
+            }
+            for row in effects.rows
+            for column, value in zip(effects.columns, row.values, strict=True)
+        ],
+        "claims": [
+            {
+                "id": judged.id,
+                "claim": judged.claim.text,
+                "verdict": judged.verdict,
+                "p": judged.p,
+                "detail": judged.detail,
+                "scope": judged.scope,
+                "printed_supports": judged.claim.printed.supports,
+            }
+            for judged in judgements
+        ],
+    }
+
+
+def _script(evidence: Evidence, summary: dict[str, Any]) -> str:
+    """Return JSON that is safe inside a script element."""
+    data = {"evidence": evidence.model_dump(mode="json"), "summary": summary}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

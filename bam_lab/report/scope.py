@@ -1,0 +1,42 @@
+"""One sentence on what a verdict is about: scale, parameters, tokens, corpus, match, replicates."""
+
+from bam_lab.report.evidence import Evidence
+from bam_lab.report.standing import matched_thing
+
+FROM = {
+    "mixture": "the mixture phase",
+    "branch": "branches and mixture phase",
+    "seed": "seed model, branches and mixture phase",
+}
+
+
+def scope(evidence: Evidence) -> str:
+    """Return the scope of every verdict in this report."""
+    budget = evidence.arm(evidence.baseline).budget
+    params = budget["params"]
+    digest = str(evidence.corpus.get("digest", ""))[:12] or "not built yet"
+    redone = FROM[evidence.ablation["replicates"]["from"]]
+    count = evidence.replicates
+    replicates = "1 replicate" if count == 1 else f"{count} replicates, each redoing {redone}"
+    return (
+        f"{evidence.scale} scale; baseline {evidence.baseline} with {number(params['total'])} "
+        f"parameters ({number(params['active'])} active) and {number(budget['tokens'])} "
+        f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {digest}; {replicates}"
+    )
+
+
+def number(value: float) -> str:
+    """Return a count with three significant digits and a suffix: 587M, 1.69M, 4.10M."""
+    for factor, suffix in (
+        (1e18, "E"),
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "B"),
+        (1e6, "M"),
+        (1e3, "k"),
+    ):
+        if abs(value) >= factor:
+            scaled = value / factor
+            digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
+            return f"{scaled:.{digits}f}{suffix}"
+    return f"{value:.0f}"

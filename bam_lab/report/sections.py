@@ -1,0 +1,140 @@
+"""The supporting tables: step 0, specialisation, auxiliary losses and routing, text."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bam_lab.report.evidence import Cell, Evidence
+from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
+from bam_lab.report.tables import arms_in_order
+
+_KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
+
+
+def step0_table(evidence: Evidence) -> Table:
+    """Return every arm's perplexity right after upcycling, before any training."""
+    rows = []
+    for arm in arms_in_order(evidence):
+        cells = [c for c in evidence.cells if (c.role, c.name) == ("step-0", arm)]
+        if cells:
+            values = tuple(_perplexity(cells, domain) for domain in evidence.domains)
+            rows.append(Row(arm, values, "baseline" if arm == evidence.baseline else ""))
+    return Table(
+        label="step-0",
+        title="Perplexity at step 0",
+        caption=(
+            "Test perplexity right after upcycling, before the mixture phase. Top-k gates that are "
+            "not renormalised shrink a layer's output here."
+        ),
+        corner="arm",
+        columns=tuple(Column(domain) for domain in evidence.domains),
+        rows=tuple(hoist(row) for row in rows),
+    )
+
+
+def specialisation_table(evidence: Evidence) -> Table:
+    """Return the perplexity of every dense model on every domain, the home cells marked."""
+    names = ["seed_model", *evidence.recipe["expert"]["domains"]]
+    rows = []
+    for name in names:
+        role = "seed_model" if name == "seed_model" else "expert"
+        cells = [c for c in evidence.cells if (c.role, c.name) == (role, name)]
+        home = evidence.recipe["general"] if name == "seed_model" else name
+        values = tuple(_perplexity(cells, d, home=d == home) for d in evidence.domains)
+        rows.append(Row("seed model" if name == "seed_model" else f"{name} expert", values))
+    share = evidence.recipe["expert"]["general_share"]
+    return Table(
+        label="specialisation",
+        title="Specialisation of the dense models",
+        caption=(
+            f"Test perplexity, mean ± standard deviation over replicates. Each expert's data mix "
+            f"has {share:.0%} general text. Shaded: a model's own domain (the seed model's is the "
+            "general one)."
+        ),
+        corner="model",
+        columns=tuple(Column(domain) for domain in evidence.domains),
+        rows=tuple(hoist(row) for row in rows),
+    )
+
+
+def routing_table(evidence: Evidence) -> Table | None:
+    """Return auxiliary losses and router measurements late in the mixture phase, if logged."""
+    curves = [c for c in evidence.curves if c.name == "mixture"]
+    keys = sorted({key for curve in curves for key in curve.final} - _KNOWN)
+    if not keys:
+        return None
+    rows = []
+    for arm in arms_in_order(evidence):
+        own = [curve for curve in curves if curve.arm == arm]
+        values = []
+        for key in keys:
+            found = [curve.final[key] for curve in own if key in curve.final]
+            runs = tuple(curve.key for curve in own)
+            mean = math.fsum(found) / len(found) if found else math.nan
+            values.append(
+                Value(f"{mean:.4g}", mean, runs=runs) if found else nothing("no such part")
+            )
+        rows.append(Row(arm, tuple(values), "baseline" if arm == evidence.baseline else ""))
+    return Table(
+        label="routing",
+        title="Auxiliary losses and routing",
+        caption="Mean over the last tenth of the logged steps, and over replicates; unweighted.",
+        corner="arm",
+        columns=tuple(Column(key.replace("_", " ")) for key in keys),
+        rows=tuple(hoist(row) for row in rows),
+    )
+
+
+def corpus_table(evidence: Evidence) -> Table | None:
+    """Return what the text is made of; None before the corpus is built."""
+    domains: Mapping[str, Any] = evidence.corpus.get("domains", {})
+    rows = []
+    for domain, record in domains.items():
+        for source, facts in record["sources"].items():
+            splits = facts["splits"]
+            size = sum(split["bytes"] for split in splits.values())
+            documents = sum(split["documents"] for split in splits.values())
+            failure = str(facts.get("failure") or "")
+            rows.append(
+                Row(
+                    source,
+                    (
+                        Value(domain),
+                        Value(facts.get("package") or "local files"),
+                        Value(f"{size / 1e6:.2f}", size / 1e6),
+                        Value(f"{documents:,}", float(documents)),
+                        Value(str(facts["licence"])),
+                    ),
+                    note=f"{source}: {failure}" if failure else "",
+                )
+            )
+    if not rows:
+        return None
+    return Table(
+        label="corpus",
+        title="Text",
+        caption=f"Corpus {evidence.corpus['digest'][:16]}. MB = 10^6 bytes of UTF-8, all splits.",
+        corner="source",
+        columns=(
+            Column("domain", align="left"),
+            Column("package", align="left"),
+            Column("MB"),
+            Column("documents"),
+            Column("licence", align="left"),
+        ),
+        rows=tuple(hoist(row) for row in rows),
+    )
+
+
+def _perplexity(cells: Sequence[Cell], domain: str, home: bool = False) -> Value:
+    own = [cell for cell in cells if cell.domain == domain]
+    found = [math.exp(cell.nll) for cell in own if cell.nll is not None]
+    if not found:
+        return missing(next((cell.missing for cell in own), "not part of this run"))
+    runs = tuple(dict.fromkeys(run for cell in own for run in cell.runs))
+    mean = math.fsum(found) / len(found)
+    text = f"{mean:.2f}"
+    if len(found) > 1:
+        spread = math.sqrt(math.fsum((n - mean) ** 2 for n in found) / (len(found) - 1))
+        text = f"{mean:.2f} ± {spread:.2f}"
+    return Value(text, mean, home=home, runs=runs)

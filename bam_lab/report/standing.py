@@ -1,0 +1,61 @@
+"""Whether an arm may be ranked: what the match promised, and what the ledgers say was spent."""
+
+from dataclasses import dataclass
+
+from bam_lab.cost.match import TOLERANCE
+from bam_lab.report.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class MatchCheck:
+    """Hold one arm's match.
+
+    Attributes:
+        planned: the matched quantity over the baseline's, from the solver.
+        spent: mixture-phase tokens or model training FLOPs over the baseline's, from the ledgers;
+            None before both have run, or where the match counts more than the mixture phase.
+        matched: whether `planned` is within tolerance, and what was spent is what was planned.
+    """
+
+    planned: float
+    spent: float | None
+    matched: bool
+
+
+def match_check(evidence: Evidence, arm: str) -> MatchCheck:
+    """Compare what an arm was given, and has spent, with the baseline."""
+    budget = evidence.arm(arm).budget
+    planned = float(budget["match_ratio"])
+    kind = "tokens" if evidence.match_on == "tokens" else "training_flops"
+    mine, theirs = (_spent(evidence, name, kind) for name in (arm, evidence.baseline))
+    spent = mine / theirs if mine and theirs else None
+    as_planned = True
+    if mine is not None:
+        as_planned = abs(mine / budget[kind] - 1) <= TOLERANCE
+    return MatchCheck(planned, spent, bool(budget["matched"]) and as_planned)
+
+
+def unranked(evidence: Evidence, arm: str) -> str:
+    """Return why an arm is shown but not ranked; empty when it is ranked."""
+    check = match_check(evidence, arm)
+    if check.matched or evidence.ablation["match"].get("unmatched"):
+        return ""
+    thing = matched_thing(evidence)
+    return f"outside the match tolerance: {check.planned:.4f} of the baseline's {thing}"
+
+
+def matched_thing(evidence: Evidence) -> str:
+    """Name the matched quantity."""
+    if evidence.match_on == "tokens":
+        return "mixture-phase tokens"
+    phase = evidence.ablation["match"].get("phase", "mixture")
+    return f"model training FLOPs of {'the mixture phase' if phase == 'mixture' else 'all phases'}"
+
+
+def _spent(evidence: Evidence, arm: str, kind: str) -> float | None:
+    ledgers = [
+        stage.ledger
+        for stage in evidence.stages
+        if stage.name == "mixture" and stage.arm == arm and stage.ledger
+    ]
+    return sum(float(ledger[kind]) for ledger in ledgers) / len(ledgers) if ledgers else None

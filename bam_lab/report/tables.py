@@ -1,0 +1,227 @@
+"""The two tables that answer the question: change against the baseline, and absolute values."""
+
+import math
+from collections.abc import Sequence
+
+from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
+from bam_lab.report.evidence import Evidence
+from bam_lab.report.standing import unranked
+from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
+from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
+from bam_lab.spec.published import PublishedTable
+
+MINUS = "−"
+
+
+def effects_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+    """Return the change in perplexity against the baseline, ours beside the paper's, in percent."""
+    places = [*evidence.domains, AVERAGE]
+    columns = []
+    for place in places:
+        columns.append(Column("ours", place))
+        if published:
+            columns.append(Column("paper", place, dim=True))
+    bold = {place: _best(evidence, place) for place in places}
+    rows = []
+    for arm in arms_in_order(evidence):
+        values = []
+        for place in places:
+            values.append(_effect_value(evidence, arm, place, arm in bold[place]))
+            if published:
+                values.append(_paper_effect(evidence, published, arm, place))
+        rows.append(_row(evidence, arm, values))
+    return Table(
+        label="effects",
+        title=f"Change in test perplexity against {evidence.baseline}, %",
+        caption=_effects_caption(evidence, published),
+        corner="arm",
+        columns=tuple(columns),
+        rows=tuple(rows),
+    )
+
+
+def absolute_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+    """Return perplexity and bits per byte, and the paper's perplexity."""
+    columns = []
+    for domain in evidence.domains:
+        columns += [Column("ppl", domain), Column("bits/byte", domain)]
+        if published:
+            columns.append(Column("paper ppl", domain, dim=True))
+    rows = []
+    for arm in arms_in_order(evidence):
+        values = []
+        for domain in evidence.domains:
+            values += _absolute_values(evidence, arm, domain)
+            if published:
+                value = published.value(arm, evidence.match_on, domain, "perplexity")
+                values.append(nothing("not printed") if value is None else _paper(value, ".2f"))
+        rows.append(_row(evidence, arm, values))
+    return Table(
+        label="absolute",
+        title="Test perplexity and bits per byte",
+        caption=_absolute_caption(evidence, published),
+        corner="arm",
+        columns=tuple(columns),
+        rows=tuple(rows),
+    )
+
+
+def arms_in_order(evidence: Evidence) -> list[str]:
+    """Return the baseline, the other ranked arms, then those that are not ranked."""
+    others = [arm.name for arm in evidence.arms if arm.name != evidence.baseline]
+    return [evidence.baseline, *sorted(others, key=lambda arm: bool(unranked(evidence, arm)))]
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number with its sign, a real minus, and no negative zero."""
+    text = f"{abs(value):.{digits}f}"
+    if float(text) == 0:
+        return text
+    return f"{MINUS if value < 0 else '+'}{text}"
+
+
+def digits_of(error: float) -> int:
+    """Return the decimals that show two significant digits of an error, between 1 and 3."""
+    if error <= 0:
+        return 2
+    return min(3, max(1, 1 - math.floor(math.log10(error))))
+
+
+def _row(evidence: Evidence, arm: str, values: Sequence[Value]) -> Row:
+    if arm == evidence.baseline:
+        return hoist(Row(arm, tuple(values), "baseline"))
+    why = unranked(evidence, arm)
+    note = f"{arm} is shown but not ranked: {why}." if why else ""
+    return hoist(Row(arm, tuple(values), "unranked" if why else "", note))
+
+
+def _places(evidence: Evidence, place: str) -> tuple[str, ...]:
+    return evidence.domains if place == AVERAGE else (place,)
+
+
+def _effect_value(evidence: Evidence, arm: str, place: str, bold: bool) -> Value:
+    domains = _places(evidence, place)
+    runs = runs_of(evidence, arm, domains)
+    if arm == evidence.baseline:
+        why = missing_reason(evidence, arm, domains)
+        measured = any(name == arm for name, _ in arm_blocks(evidence, place))
+        return Value("0", 0.0, runs=runs, bold=bold) if measured else missing(why)
+    found = effect(evidence, arm, evidence.baseline, place)
+    if found is None:
+        why = missing_reason(evidence, arm, domains)
+        return missing(why or missing_reason(evidence, evidence.baseline, domains))
+    note = ""
+    if found.replicates < evidence.replicates:
+        why = missing_reason(evidence, arm, domains)
+        why = why or missing_reason(evidence, evidence.baseline, domains)
+        note = f"{found.replicates} of {evidence.replicates} replicates ({why})."
+    title = _noise_title(evidence, arm, place)
+    runs = tuple(dict.fromkeys([*runs, *runs_of(evidence, evidence.baseline, domains)]))
+    return Value(_with_spread(found), percent(found.mean), bold, runs=runs, note=note, title=title)
+
+
+def _with_spread(found: Difference) -> str:
+    mean = percent(found.mean)
+    if not found.judged:
+        return signed(mean, 2)
+    low, high = (percent(end) for end in found.interval())
+    half = (high - low) / 2
+    digits = digits_of(half)
+    return f"{signed(mean, digits)} ± {half:.{digits}f}"
+
+
+def _noise_title(evidence: Evidence, arm: str, place: str) -> str:
+    for noise in evidence.noise:
+        if (noise.arm, noise.domain) == (arm, place):
+            return (
+                f"evaluation noise (s.e. over {noise.documents} documents of {noise.sources} "
+                f"sources): {100 * noise.difference_se:.2f}%"
+            )
+    return ""
+
+
+def _paper_effect(evidence: Evidence, published: PublishedTable, arm: str, place: str) -> Value:
+    logs = [_paper_log(evidence, published, arm, domain) for domain in _places(evidence, place)]
+    known = [value for value in logs if value is not None]
+    if len(known) < len(logs):
+        return nothing("not printed")
+    value = percent(math.fsum(known) / len(known))
+    return Value(signed(value, 2) if arm != evidence.baseline else "0", value, dim=True)
+
+
+def _paper_log(
+    evidence: Evidence, published: PublishedTable, arm: str, domain: str
+) -> float | None:
+    names = (arm, evidence.baseline)
+    mine, base = (published.value(n, evidence.match_on, domain, "perplexity") for n in names)
+    return None if mine is None or base is None else math.log(mine / base)
+
+
+def _paper(value: float, style: str) -> Value:
+    return Value(f"{value:{style}}", value, dim=True)
+
+
+def _best(evidence: Evidence, place: str) -> set[str]:
+    """Return the best ranked arm and all that are not significantly worse; none without error."""
+    blocks = arm_blocks(evidence, place)
+    ranked = [a.name for a in evidence.arms if not unranked(evidence, a.name)]
+    ranked = [name for name in ranked if any(arm == name for arm, _ in blocks)]
+    gaps = {n: block_difference(blocks, n, evidence.baseline) for n in ranked}
+    means = {name: gap.mean for name, gap in gaps.items() if gap is not None}
+    if len(means) < 2 or evidence.replicates == 1:
+        return set()
+    best = min(means, key=lambda name: means[name])
+    found = {best}
+    for name in means:
+        gap = block_difference(blocks, best, name)
+        if name != best and gap is not None and gap.judged and p_lower(gap) >= LEVEL:
+            found.add(name)
+    return found
+
+
+def _absolute_values(evidence: Evidence, arm: str, domain: str) -> list[Value]:
+    cells = [c for c in arm_cells(evidence, arm, domain) if c.nll is not None]
+    if not cells:
+        gone = missing(missing_reason(evidence, arm, (domain,)))
+        return [gone, gone]
+    runs = runs_of(evidence, arm, (domain,))
+    values = []
+    perplexities = [math.exp(c.nll) for c in cells if c.nll is not None]
+    bits = [c.bits_per_byte for c in cells if c.bits_per_byte is not None]
+    for numbers, most in ((perplexities, 2), (bits, 3)):
+        mean = math.fsum(numbers) / len(numbers) if numbers else math.nan
+        text = f"{mean:.{most}f}"
+        if len(numbers) > 1:
+            spread = math.sqrt(sum((n - mean) ** 2 for n in numbers) / (len(numbers) - 1))
+            text = f"{mean:.{most}f} ± {spread:.{most}f}"
+        values.append(Value(text, mean, runs=runs))
+    return values
+
+
+def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> str:
+    parts = ["Lower is better."]
+    if evidence.replicates == 1:
+        parts.append("One replicate: direction and size only; nothing is ranked.")
+    else:
+        parts.append(
+            f"Mean over {evidence.replicates} replicates ± half of its 95% interval (arms paired "
+            "within a replicate; t interval of the randomised-block residual). Bold: the best "
+            "ranked arm and all that do not differ from it at 5%, column by column."
+        )
+    parts.append("The average is over the domains' log perplexities.")
+    if published:
+        parts.append(f"Paper: {published.paper} {published.version}, {published.place}.")
+    if evidence.ablation["match"].get("unmatched"):
+        parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
+    return " ".join(parts)
+
+
+def _absolute_caption(evidence: Evidence, published: PublishedTable | None) -> str:
+    spread = "" if evidence.replicates == 1 else " Mean ± standard deviation over replicates."
+    paper = (
+        " The paper's perplexities are of other corpora, another tokenizer and a larger scale: "
+        "they are not comparable with ours in size."
+        if published
+        else ""
+    )
+    return f"Lower is better.{spread}{paper}"

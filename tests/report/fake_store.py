@@ -1,0 +1,421 @@
+"""Write a small store with known numbers: what a finished (or half-finished) run leaves on disk."""
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+DOMAINS = ("general", "code", "law", "math")
+EXPERTS = ("code", "law", "math")
+ARMS = {
+    "btx": {"method": "btx"},
+    "soft": {"method": "bam", "kv": "shared", "attention_router": {"select": "all"}},
+    "top-2": {"method": "bam", "kv": "shared", "attention_router": {"select": "top_k", "top_k": 2}},
+    "top-1": {"method": "bam", "kv": "shared", "attention_router": {"select": "top_k", "top_k": 1}},
+}
+LEVEL = {"general": 4.2, "code": 3.0, "law": 3.3, "math": 2.9}
+
+
+@dataclass
+class Fake:
+    """Describe a fake run.
+
+    Attributes:
+        effects: arm -> nats added to the baseline's loss, on every domain or per domain.
+        sd: residual deviation over replicates.
+        unmatched: arms that the match left outside tolerance.
+        failed: (arm, replicate) whose mixture phase failed.
+        undone: (arm, replicate) that has not run.
+    """
+
+    replicates: int = 1
+    redone: str = "branch"
+    arms: dict = field(default_factory=lambda: dict(ARMS))
+    effects: dict = field(default_factory=dict)
+    sd: float = 0.0
+    unmatched: tuple = ()
+    failed: tuple = ()
+    undone: tuple = ()
+    match: str = "flops"
+    claims: tuple = ("C1", "C2a", "C2b", "C2c")
+    published: str = "bam-table-6"
+    ablation_id: str = "bam-attention-routing"
+    overrides: tuple = ()
+    title: str = "Soft, top-1 and top-2 routing of attention experts"
+    failure: str = "the loss is NaN"
+
+    def nll(self, arm, replicate, domain):
+        rng = np.random.default_rng(_number(arm, replicate, domain))
+        block = 0.05 * np.random.default_rng(_number("block", replicate, domain)).normal()
+        effect = self.effects.get(arm, 0.0)
+        effect = effect.get(domain, 0.0) if isinstance(effect, dict) else effect
+        return LEVEL[domain] + block + effect + self.sd * rng.normal()
+
+
+def _number(*parts):
+    return int(hashlib.sha256(repr(parts).encode()).hexdigest()[:8], 16)
+
+
+def _fingerprint(*parts):
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _write(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def make_store(root: Path, fake: Fake) -> Path:
+    """Write the store; return the path of its index."""
+    stages = []
+
+    def add(
+        name, label, *, role=None, arm=None, replicate=None, domain=None, inputs=None, done=True
+    ):
+        found = _fingerprint(name, label)
+        key = f"{name}-{found[:16]}"
+        stages.append(
+            {
+                "name": name,
+                "label": label,
+                "role": role or name,
+                "arm": arm,
+                "replicate": replicate,
+                "domain": domain,
+                "fingerprint": found,
+                "key": key,
+                "inputs": inputs or {},
+            }
+        )
+        if done:
+            _write(root / "stages" / key / "manifest.json", MANIFEST)
+            _write(root / "stages" / key / "DONE", "")
+        return found, root / "stages" / key
+
+    def evaluate(model, label, nll_of, **place):
+        _, folder = add("evaluate", f"evaluate {label}", inputs={"model": model}, **place)
+        if place.get("done", True):
+            _scores(folder, nll_of)
+
+    corpus, folder = add("corpus", "corpus")
+    _write(folder / "corpus.json", CORPUS)
+    tokenizer, _ = add("tokenizer", "tokenizer", inputs={"corpus": corpus})
+    seed_replicates = range(fake.replicates) if fake.redone == "seed" else [None]
+    seeds = {}
+    for r in seed_replicates:
+        label = "seed_model" if r is None else f"seed_model r{r}"
+        seeds[r], folder = add("seed_model", label, replicate=r, inputs={"tokenizer": tokenizer})
+        _training(folder, 2000, 8_192_000, 1e12, 587, 587)
+        evaluate(seeds[r], label, lambda d: LEVEL[d] + 0.4, role="seed_model", replicate=r)
+    experts = {}
+    for r in range(fake.replicates) if fake.redone != "mixture" else [None]:
+        for domain in EXPERTS:
+            label = f"expert {domain}" + ("" if r is None else f" r{r}")
+            seed = seeds.get(r, seeds.get(None))
+            experts[r, domain], folder = add(
+                "expert", label, replicate=r, domain=domain, inputs={"seed_model": seed}
+            )
+            _training(folder, 1000, 4_096_000, 5e11, 587, 587)
+            evaluate(
+                experts[r, domain],
+                label,
+                lambda d, home=domain: LEVEL[d] + (-0.1 if d == home else 1.0),
+                role="expert",
+                replicate=r,
+                domain=domain,
+            )
+    budgets = {arm: _budget(arm, fake) for arm in fake.arms}
+    for r in range(fake.replicates):
+        for arm in fake.arms:
+            branch = {
+                f"expert{i}": experts.get((r, d), experts.get((None, d)))
+                for i, d in enumerate(EXPERTS)
+            }
+            upcycle, folder = add(
+                "upcycle", f"upcycle {arm} r{r}", arm=arm, replicate=r, inputs=branch
+            )
+            _write(
+                folder / "receipt.json",
+                {"function_preserved": False, "worst": 0.25, "tensors": {"take": 3}},
+            )
+            evaluate(
+                upcycle,
+                f"upcycle {arm} r{r}",
+                lambda d: LEVEL[d] + 0.3,
+                role="step-0",
+                arm=arm,
+                replicate=r,
+            )
+            bad = (arm, r) in fake.failed
+            done = not bad and (arm, r) not in fake.undone
+            mixture, folder = add(
+                "mixture",
+                f"mixture {arm} r{r}",
+                arm=arm,
+                replicate=r,
+                inputs={"upcycle": upcycle},
+                done=done,
+            )
+            if done:
+                budget = budgets[arm]
+                _training(
+                    folder,
+                    budget["steps"],
+                    budget["tokens"],
+                    budget["training_flops"],
+                    budget["params"]["total"],
+                    budget["params"]["active"],
+                    end=3.4
+                    + (fake.effects.get(arm) if isinstance(fake.effects.get(arm), float) else 0),
+                )
+            if bad:
+                key = folder.name
+                failure = {
+                    "reason": fake.failure,
+                    "step": 412,
+                    "lr": 0.0016,
+                    "last_checkpoint": None,
+                }
+                _write(root / "failures" / f"{key}.json", failure)
+            evaluate(
+                mixture,
+                f"mixture {arm} r{r}",
+                lambda d, arm=arm, r=r: fake.nll(arm, r, d),
+                role="arm",
+                arm=arm,
+                replicate=r,
+                done=done,
+            )
+    index = {
+        "ablation": _ablation(fake),
+        "recipe": RECIPE,
+        "scale": SCALE,
+        "scale_name": "nano",
+        "model": MODEL,
+        "overrides": list(fake.overrides),
+        "domains": list(DOMAINS),
+        "arms": {
+            arm: {
+                "method": _method(method),
+                "experts": ["seed_model", *EXPERTS],
+                "budget": budgets[arm],
+            }
+            for arm, method in fake.arms.items()
+        },
+        "replicates": fake.replicates,
+        "stages": stages,
+        "corpus": corpus,
+    }
+    path = root / "ablations" / f"{fake.ablation_id}-nano" / "index.json"
+    _write(path, index)
+    return path
+
+
+def _method(method):
+    router = {"score": "softmax", "select": "top_k", "top_k": 1, "renormalize": False}
+    whole = {
+        "ffn_router": router,
+        "experts": [],
+        "z_loss": 0.001,
+        "router_init_std": 0.02,
+        "balance_loss": {"form": "tokens", "weight": 0.01},
+        **method,
+    }
+    if method["method"] == "bam":
+        extra = {"score": "softmax"}
+        if method["attention_router"]["select"] == "top_k":
+            extra["renormalize"] = False
+        whole["attention_router"] = {**extra, **method["attention_router"]}
+        whole["attention_balance_loss"] = None
+    return whole
+
+
+def _budget(arm, fake):
+    ratio = 1.3 if arm in fake.unmatched else 1.0
+    steps = 1000 if arm == "btx" else 800
+    flops = 1_000_000_000_000 * ratio
+    return {
+        "steps": steps,
+        "tokens": steps * 4096,
+        "params": {"total": 700_480, "active": 587_234, "active_printed": 587_234},
+        "flops": {
+            "model_forward": 100,
+            "model_training": 300,
+            "executed_forward": 120,
+            "executed_training": 360,
+            "printed_forward": 110,
+        },
+        "training_flops": flops,
+        "executed_flops": flops * 1.2,
+        "lineage_flops": flops + 2_500_000_000_000,
+        "flops_ratio": ratio,
+        "match_ratio": ratio,
+        "matched": ratio == 1.0,
+    }
+
+
+def _training(folder, steps, tokens, flops, total, active, end=3.4):
+    ledger = {
+        "tokens": tokens,
+        "steps": steps,
+        "training_flops": flops,
+        "executed_flops": flops * 1.2,
+        "params_total": total,
+        "params_active": active,
+        "device_seconds": 61.5,
+        "wall_seconds": 61.5,
+        "epochs": {"general": 0.5, "code": 1.25},
+        "bytes_communicated": 0,
+    }
+    _write(folder / "ledger.json", ledger)
+    lines = []
+    for step in range(10, steps + 1, 10):
+        loss = end + 3 * math.exp(-step / 150)
+        row = {"step": step, "tokens": step * 4096, "lr": 1e-3, "loss": loss, "grad_norm": 1.0}
+        row |= {"tokens_per_s": 1e4, "balance_loss_ffn": 1.05, "z_loss_ffn": 1.9}
+        lines.append(json.dumps(row))
+        if step % 100 == 0:
+            valid = {d: loss + LEVEL[d] - 3.4 for d in DOMAINS}
+            lines.append(json.dumps({"step": step, "valid": valid}))
+    _write(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+
+
+def _scores(folder, nll_of):
+    scores = ["kind,domain,source,split,metric,context,unit,value"]
+    documents = ["domain,source,split,document,nats,tokens,bytes"]
+    for domain in DOMAINS:
+        nll = nll_of(domain)
+        shift = np.random.default_rng(_number("documents", domain)).normal(0, 0.2, 12)
+        shift -= shift.mean()
+        for i, extra in enumerate(shift):
+            documents.append(f"{domain},{'ab'[i % 2]},test,d{i},{(nll + extra) * 100},100,380")
+        for split, value in (("valid", nll + 0.5), ("test", nll)):
+            for metric, unit, number in (
+                ("nll", "nats/token", value),
+                ("perplexity", "", math.exp(value)),
+                ("bits_per_byte", "bits/byte", value / math.log(2) / 3.8),
+                ("tokens", "tokens", 1200),
+                ("bytes", "bytes", 4560),
+            ):
+                scores.append(f"heldout,{domain},*,{split},{metric},256,{unit},{number!r}")
+                if metric == "nll":
+                    scores.append(f"heldout,{domain},a,{split},nll,256,{unit},99.0")
+    _write(folder / "scores.csv", "\n".join(scores) + "\n")
+    _write(folder / "documents.csv", "\n".join(documents) + "\n")
+
+
+def _ablation(fake):
+    return {
+        "schema": 1,
+        "id": fake.ablation_id,
+        "aliases": ["bam-table-6"],
+        "title": fake.title,
+        "source": {"paper": "arXiv:2408.08274", "table": "6", "also": "rebuttal PDF, Table 3"},
+        "answers": ["A7"],
+        "question": "Does BAM need soft routing in its attention experts?",
+        "recipe": "bam",
+        "scale": "nano",
+        "match": {"on": fake.match, "phase": "mixture", "unmatched": ""},
+        "baseline": "btx",
+        "replicates": {"from": fake.redone, "count": 5},
+        "common": {},
+        "arms": {},
+        "report": {
+            "columns": ["heldout/*/perplexity"],
+            "published": fake.published,
+            "delta": 0.005,
+        },
+        "claims": list(fake.claims),
+    }
+
+
+RECIPE = {
+    "schema": 1,
+    "general": "general",
+    "seed_model": {"mix": {"general": 0.7, "code": 0.1, "law": 0.1, "math": 0.1}},
+    "expert": {"domains": list(EXPERTS), "general_share": 0.1},
+    "mixture": {
+        "experts": ["seed_model", *EXPERTS],
+        "mix": {"general": 0.25, "code": 0.25, "law": 0.25, "math": 0.25},
+    },
+}
+_SIZE = {
+    "tokens": 4_096_000,
+    "batch_sequences": 16,
+    "peak_lr": 0.002,
+    "warmup_steps": 50,
+    "final_lr_share": 0.1,
+    "threads": 1,
+}
+SCALE = {
+    "schema": 1,
+    "model": "nano",
+    "corpus": "default",
+    "phases": {"seed_model": {**_SIZE, "peak_lr": 0.004}, "expert": _SIZE, "mixture": _SIZE},
+    "optimizer": {"beta1": 0.9, "beta2": 0.95, "weight_decay": 0.1, "grad_clip": 1.0},
+    "evaluation": {"tokens_per_domain": 100_000, "threads": 1},
+    "checkpoint_every": 200,
+}
+MODEL = {
+    "vocab_size": 4096,
+    "dim": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "num_kv_heads": 4,
+    "head_dim": 16,
+    "ffn_dim": 128,
+    "max_seq_len": 256,
+    "block": "parallel",
+    "tie_embeddings": False,
+    "rope_theta": 10000.0,
+    "norm_eps": 1e-5,
+    "init_std": 0.02,
+}
+MANIFEST = {
+    "numerics": {"precision": "float32", "device": "cpu", "threads": 1},
+    "packages": {"python": "3.11.7", "torch": "2.13.0+cpu"},
+    "git": {"commit": "0123456789abcdef0123456789abcdef01234567"},
+    "hardware": {"cpu": "Some CPU", "cores": 2, "memory_bytes": 24_000_000_000, "system": "Linux"},
+    "started": 1.0,
+    "finished": 62.5,
+    "wall_s": 61.5,
+    "facts": {},
+}
+
+
+def _source(licence, package):
+    splits = {
+        "train": {"documents": 900, "bytes": 4_000_000},
+        "valid": {"documents": 30, "bytes": 150_000},
+        "test": {"documents": 30, "bytes": 150_000},
+    }
+    return {
+        "licence": licence,
+        "package": package,
+        "file": {},
+        "splits": splits,
+        "dropped": {},
+        "failure": None,
+    }
+
+
+CORPUS = {
+    "digest": "feedbeef" * 8,
+    "files": {},
+    "domains": {
+        name: {
+            "title": f"{name} text",
+            "stands_in_for": "Common Crawl" if name == "general" else None,
+            "splits": {},
+            "moved": 0,
+            "sources": {
+                f"{name}-a": _source("CC0-1.0", f"{name}-package 1.0"),
+                f"{name}-b": _source("MIT", None),
+            },
+        }
+        for name in DOMAINS
+    },
+}
