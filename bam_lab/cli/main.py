@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from bam_lab import __version__
-from bam_lab.cli import check, doctor, plan, run, runs
+from bam_lab.cli import check, doctor, plan, report, reproduce, run, runs
 from bam_lab.cli import list as list_verb
 from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
 
@@ -23,6 +23,8 @@ app.command("list")(list_verb.list_)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
 app.command("run")(run.run)
+app.command("report")(report.report)
+app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.command("doctor")(doctor.doctor)
 

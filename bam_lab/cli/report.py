@@ -1,0 +1,68 @@
+"""`bam-lab report`: render what the store holds of an ablation; nothing is run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from bam_lab.cli import options
+from bam_lab.cli.output import console, print_json
+from bam_lab.record.store import store_root
+
+if TYPE_CHECKING:
+    from bam_lab.report.render import Rendered
+
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Where the report goes [reports/ in the store]."),
+]
+
+
+def report(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="Id, alias or file of an ablation, or a results.json of a report."
+        ),
+    ],
+    scale: options.Scale = None,
+    overrides: options.Overrides = None,
+    store: options.StorePath = None,
+    out: Out = None,
+    json: options.Json = False,
+) -> None:
+    """Write the HTML, LaTeX and CSV report; what is missing stands as missing."""
+    if reference.endswith(".json"):
+        rendered = _from_results(Path(reference), out)
+    else:
+        rendered = _from_store(reference, scale, overrides or [], store_root(store), out)
+    if json:
+        print_json(rendered.summary)
+    else:
+        show(rendered, console())
+
+
+def show(rendered: "Rendered", out: Console) -> None:
+    """Print the main table and where the report is."""
+    out.print(rendered.terminal_table)
+    out.print(f"Report: {rendered.paths['report.html']}", soft_wrap=True, markup=False)
+    others = ", ".join(name for name in rendered.paths if name != "report.html")
+    out.print(f"Beside it: {others}.", style="dim")
+
+
+def _from_results(results: Path, out: Path | None) -> "Rendered":
+    from bam_lab.report.render import render_results
+
+    return render_results(results, out or results.parent)
+
+
+def _from_store(
+    reference: str, scale: str | None, overrides: list[str], store: Path, out: Path | None
+) -> "Rendered":
+    from bam_lab.report.render import render
+    from bam_lab.run.index import NAME, index_key
+    from bam_lab.spec.load import load_ablation
+
+    resolved = load_ablation(reference, scale=scale, overrides=overrides)
+    return render(store, store / "ablations" / index_key(resolved) / NAME, out)
