@@ -67,8 +67,9 @@ def dense_shapes(spec: ModelSpec) -> dict[str, Shape]:
 def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict[str, Origin]:
     """Return one origin for each tensor of the model that `method` makes of `experts`.
 
-    `experts` names the dense models in router-column order; one alone for a dense method. FFN routers come before attention routers, so that one generator gives the arms of a comparison
-    the same FFN routers, whether or not they have attention experts.
+    `experts` names the dense models in router-column order; a dense method has one alone. FFN
+    routers come before attention routers, so that one generator gives the arms of a comparison the
+    same FFN routers, whether or not they have attention experts.
     """
     if isinstance(method, DenseMethod):
         assert len(experts) == 1, f"a dense model continues one model, got {list(experts)}"

@@ -1,0 +1,24 @@
+"""Wrap a model that already exists, such as one read from a checkpoint."""
+
+from typing import assert_never
+
+from bam_lab.methods.bam import BAM
+from bam_lab.methods.btx import BTX
+from bam_lab.methods.dense import Dense
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod
+from bam_lab.train.module import TrainedModule
+from bam_lab.train.optim import Training
+
+
+def module_of(model: Transformer, training: Training) -> TrainedModule:
+    """Return the LightningModule of the model's method."""
+    match model.method:
+        case DenseMethod():
+            return Dense(model, training)
+        case BTXMethod():
+            return BTX(model, training)
+        case BAMMethod():
+            return BAM(model, training)
+        case _:
+            assert_never(model.method)

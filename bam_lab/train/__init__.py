@@ -1,0 +1,1 @@
+"""Training: optimizer, schedule, resumable loop on Lightning's Trainer."""

@@ -1,0 +1,151 @@
+"""What happens around each step: metrics, progress, checkpoints, and the stop at a lost loss."""
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from bam_lab.errors import StageError
+from bam_lab.record import metrics
+from bam_lab.train import resume
+from bam_lab.train.module import TrainedModule
+
+Validate = Callable[[], dict[str, float]]
+
+
+class Progress(NamedTuple):
+    """Say how far a phase is."""
+
+    step: int
+    steps: int
+    tokens_per_s: float
+    seconds_left: float
+
+
+class Diverged(StageError):
+    """Stop a phase whose loss is NaN or infinite."""
+
+    def __init__(self, step: int, lr: float, last_checkpoint: int | None):
+        """Name the step (the first is 1), its rate, and the step to which a checkpoint reaches."""
+        self.step, self.lr, self.last_checkpoint = step, lr, last_checkpoint
+        kept = "none" if last_checkpoint is None else f"step {last_checkpoint}"
+        super().__init__(
+            f"loss must be finite, got NaN or infinity at step {step} with learning rate {lr:.3g} "
+            f"(last good checkpoint: {kept}). Lower peak_lr or raise warmup_steps of this phase."
+        )
+
+
+class Recorder(Callback):
+    """Write `metrics.jsonl`, report progress, stop at a loss that is not finite.
+
+    A row holds the mean of each loss over the steps since the row before.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        every: int,
+        progress: Callable[[Progress], None],
+        validate: Validate,
+        validate_every: int,
+    ):
+        """Write into `folder` a row every `every` steps; `validate_every` 0 is never."""
+        self.path = folder / metrics.NAME
+        self.every, self.progress = every, progress
+        self.validate, self.validate_every = validate, validate_every
+        self.sums: dict[str, float] = {}
+        self.last_checkpoint: int | None = None
+        self._started, self._row_started = 0.0, 0.0
+        self._tokens, self._row_tokens = 0, 0
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        """Start the clocks."""
+        self._started = self._row_started = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: Any,
+        outputs: Any,
+        batch: Tensor,
+        batch_idx: int,
+    ) -> None:
+        """Check, add up, write, report."""
+        module: TrainedModule = pl_module
+        step, training = module.first_step + trainer.global_step, module.training_settings
+        values = {name: float(value) for name, value in outputs["metrics"].items()}
+        if not math.isfinite(values["loss"]):
+            raise Diverged(step, training.lr(step - 1), self.last_checkpoint)
+        tokens = batch.shape[0] * (batch.shape[1] - 1)
+        self._tokens += tokens
+        self._row_tokens += tokens
+        for name, value in (values | {"steps": 1.0}).items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        if step % self.every == 0 or step == training.steps:
+            self._write(step, step * tokens, training.lr(step - 1), module.grad_norm)
+        if self.validate_every and (step % self.validate_every == 0 or step == training.steps):
+            paused = time.monotonic()
+            metrics.append(self.path, {"step": step, "valid": self.validate()})
+            paused = time.monotonic() - paused
+            self._started, self._row_started = self._started + paused, self._row_started + paused
+        rate = self._tokens / max(time.monotonic() - self._started, 1e-9)
+        left = (training.steps - step) * tokens / rate
+        self.progress(Progress(step, training.steps, rate, left))
+
+    def _write(self, step: int, tokens: int, lr: float, grad_norm: float) -> None:
+        now, steps = time.monotonic(), self.sums.pop("steps")
+        row: dict[str, float] = {"step": step, "tokens": tokens, "lr": lr}
+        row |= {name: total / steps for name, total in self.sums.items()}
+        row["grad_norm"] = grad_norm
+        row["tokens_per_s"] = self._row_tokens / max(now - self._row_started, 1e-9)
+        metrics.append(self.path, row)
+        self.sums, self._row_started, self._row_tokens = {}, now, 0
+
+
+class Checkpointer(Callback):
+    """Save a `ResumeState` every `every` steps and after the last."""
+
+    def __init__(self, folder: Path, every: int, recorder: Recorder, seconds: float):
+        """Save into `folder`; `seconds` is the training time before this attempt."""
+        self.folder, self.every, self.recorder = folder, every, recorder
+        self._before, self._started = seconds, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Return the wall time of the training loop, earlier attempts included."""
+        return self._before + time.monotonic() - self._started
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
+        """Start the clock."""
+        self._started = time.monotonic()
+
+    def on_train_batch_end(
+        self,
+        trainer: lightning.Trainer,
+        pl_module: Any,
+        outputs: Any,
+        batch: Tensor,
+        batch_idx: int,
+    ) -> None:
+        """Save when it is time."""
+        module: TrainedModule = pl_module
+        step = module.first_step + trainer.global_step
+        if step % self.every and step != module.training_settings.steps:
+            return
+        metrics.sync(self.recorder.path)
+        state = resume.ResumeState(
+            step=step,
+            model=module.model.state_dict(),
+            optimizer=trainer.optimizers[0].state_dict(),
+            rng=torch.get_rng_state(),
+            seconds=self.seconds,
+            sums=self.recorder.sums,
+        )
+        resume.save(state, self.folder)
+        self.recorder.last_checkpoint = step

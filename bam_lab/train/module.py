@@ -1,0 +1,65 @@
+"""The LightningModule under every method: one model, one loss, one optimizer.
+
+The learning rate is set before each step from the step's number alone; `first_step` is how many
+steps an earlier, interrupted attempt has done.
+"""
+
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+
+from bam_lab.model.losses import next_token_loss, router_losses, weigh
+from bam_lab.model.transformer import Transformer
+from bam_lab.train.optim import Training, adamw
+
+
+class TrainedModule(lightning.LightningModule):
+    """Train a `Transformer`, dense or a mixture, on batches of tokens [B, T+1].
+
+    Attributes:
+        grad_norm: norm of the last step's gradient, before clipping.
+    """
+
+    def __init__(self, model: Transformer, training: Training):
+        """Hold what to train and how."""
+        super().__init__()
+        self.model, self.training_settings = model, training
+        self.first_step = 0
+        self.grad_norm = 0.0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the logits [B, T, V] after each of `tokens` [B, T]."""
+        return self.model.logits(self.model(tokens).hidden)
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> dict[str, Any]:
+        """Return the whole loss, and its parts apart, where `loss` is the nats a token alone."""
+        output = self.model(batch[:, :-1])
+        nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
+        extra = router_losses(output, self.model.method)
+        parts = {"loss": nll} | extra
+        return {
+            "loss": nll + weigh(extra, self.model.method),
+            "metrics": {name: part.detach() for name, part in parts.items()},
+        }
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return a fresh AdamW."""
+        return adamw(self.model, self.training_settings)
+
+    def on_train_batch_start(self, batch: Tensor, batch_idx: int) -> None:
+        """Set the learning rate of this step."""
+        lr = self.training_settings.lr(self.first_step + self.global_step)
+        for group in self.trainer.optimizers[0].param_groups:
+            group["lr"] = lr
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Any,
+        gradient_clip_val: Any = None,
+        gradient_clip_algorithm: Any = None,
+    ) -> None:
+        """Clip the gradient's norm and keep it for the record."""
+        limit = self.training_settings.grad_clip
+        self.grad_norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
