@@ -24,7 +24,7 @@ from bam_lab.data.files import inputs_digest
 from bam_lab.errors import SpecError
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Graph, Stage, identify, plain
-from bam_lab.spec.corpus import identity
+from bam_lab.spec.corpus import CorpusSpec, identity
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import is_mixture
 from bam_lab.spec.recipe import SEED_MODEL
@@ -61,7 +61,7 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
         SpecError: two arms are the same run, or the match cannot be solved.
     """
     budgets = solve(resolved)
-    corpus = corpus_stage(resolved)
+    corpus = corpus_stage(resolved.corpus)
     builder = _Builder(resolved, {corpus.fingerprint: corpus})
     tokenizer = _add_tokenizer(builder, corpus, corpus_digest or UNKNOWN_DIGEST)
     for number in range(replicates):
@@ -73,9 +73,9 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     return Graph(builder.stages, corpus_digest is not None, corpus)
 
 
-def corpus_stage(resolved: ResolvedAblation) -> Stage:
+def corpus_stage(corpus: CorpusSpec) -> Stage:
     """Return the stage that builds the corpus; it changes when a local text file does."""
-    spec = {"corpus": identity(resolved.corpus), "files": inputs_digest(resolved.corpus)}
+    spec = {"corpus": identity(corpus), "files": inputs_digest(corpus)}
     return Stage(
         name="corpus",
         label="corpus",
@@ -86,7 +86,7 @@ def corpus_stage(resolved: ResolvedAblation) -> Stage:
         seconds=_CORPUS_SECONDS,
         role="corpus",
         # Where local files lie is needed to read them, and is no part of what they are.
-        settings={"corpus": resolved.corpus.model_dump(mode="json", by_alias=True)},
+        settings={"corpus": corpus.model_dump(mode="json", by_alias=True)},
     )
 
 

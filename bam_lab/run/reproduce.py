@@ -20,6 +20,7 @@ from bam_lab.run.pool import COMMAND
 from bam_lab.run.progress import Display
 from bam_lab.run.scheduler import Failure, Settings, run_graph, unfinished
 from bam_lab.run.stage import Graph
+from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.load import ResolvedAblation
 
 
@@ -60,7 +61,7 @@ def current_graph(resolved: ResolvedAblation, store: Store, replicates: int) -> 
     Raises:
         SpecError: two arms are the same run, or the match cannot be solved.
     """
-    key = corpus_stage(resolved).key
+    key = corpus_stage(resolved.corpus).key
     digest = read_json(store.stage(key) / "corpus.json")["digest"] if store.is_done(key) else None
     return build_graph(resolved, replicates, digest)
 
@@ -106,14 +107,14 @@ def run_ablation(
 
 
 def build_corpus(
-    resolved: ResolvedAblation,
+    corpus: CorpusSpec,
     store: Store,
     options: RunOptions | None = None,
     console: Console | None = None,
 ) -> RunOutcome:
     """Build only the corpus (`bam-lab data build`)."""
     store.prepare()
-    stage = corpus_stage(resolved)
+    stage = corpus_stage(corpus)
     graph = Graph({stage.fingerprint: stage}, False, stage)
     ran = len(unfinished(graph, store))
     failures = _run(graph, store, options or RunOptions(), console or Console(stderr=True))
