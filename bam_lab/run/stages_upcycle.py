@@ -18,6 +18,7 @@ from bam_lab.run.stages_common import (
     stream_seed,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state
 from bam_lab.upcycle.receipt import receipt
 
@@ -27,7 +28,7 @@ RECEIPT_WINDOWS = 4
 
 def upcycle(context: StageContext) -> None:
     """Write `checkpoint/` (the mixture at step 0) and `receipt.json`."""
-    torch.set_num_threads(context.threads)
+    prepare(context.threads)
     spec = decode(context.spec["model"], ModelSpec)
     method = decode_method(context.spec["method"])
     experts = [checkpoint.load(folder) for folder in experts_folders(context.inputs)]

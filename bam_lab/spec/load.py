@@ -13,7 +13,7 @@ from bam_lab.spec import arms as arms_of
 from bam_lab.spec import overrides as override
 from bam_lab.spec import rules
 from bam_lab.spec.ablation import AblationSpec
-from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.corpus import CorpusSpec, located
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -127,7 +127,8 @@ def load_ablation(
         problems += rules.scale_problems(scale_doc, sizes, model)
     if problems:
         raise SpecError(problems)
-    assert spec and recipe and sizes and model and corpus
+    assert spec and recipe and sizes and model and corpus and corpus_doc
+    corpus = located(corpus, Path(corpus_doc.file).parent)
     return ResolvedAblation(
         spec, path, recipe, sizes, scale_name, model, corpus, arms, tuple(overrides)
     )

@@ -1,0 +1,146 @@
+"""The three training stages: seed model, expert, mixture. They differ in what they start from.
+
+Every stage leaves `checkpoint/`, `metrics.jsonl` and `ledger.json`; while it runs, `resume.pt`
+holds where it would continue.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from bam_lab.data.batches import Batches
+from bam_lab.evaluate.heldout import domain_nats
+from bam_lab.methods import module_of
+from bam_lab.model import checkpoint
+from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.record import ledger
+from bam_lab.run.context import Diverged, Progress, StageContext
+from bam_lab.run.stages_common import CHECKPOINT, TOKENS, decode, decode_method, stream_seed
+from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.scale import OptimizerSpec
+from bam_lab.train import callbacks, resume
+from bam_lab.train.fit import Fitted, fit
+from bam_lab.train.module import TrainedModule
+from bam_lab.train.optim import Training
+
+VALIDATIONS = 10
+"""Points of a phase's validation curve."""
+VALIDATION_TOKENS = 2048
+"""Held-out tokens a domain at each point; always the same, so the curve has no sampling noise."""
+
+
+def train_seed_model(context: StageContext) -> None:
+    """Train the seed model from its random initialisation."""
+
+    def start() -> Transformer:
+        spec = decode(context.spec["model"], ModelSpec)
+        model = Transformer(spec, decode_method(context.spec["method"]), 1)
+        seed = stream_seed(context.spec["rng_seed"], "initialise")
+        return initialise(model, torch.Generator().manual_seed(seed))
+
+    _train(context, start)
+
+
+def train_expert(context: StageContext) -> None:
+    """Train a branch of the seed model."""
+    _train(context, lambda: checkpoint.load(context.inputs["seed_model"] / CHECKPOINT))
+
+
+def train_mixture(context: StageContext) -> None:
+    """Train an arm: a mixture from its upcycling, or, densely, the seed model itself."""
+    role = "upcycle" if "upcycle" in context.inputs else "seed_model"
+    _train(context, lambda: checkpoint.load(context.inputs[role] / CHECKPOINT))
+
+
+def _train(context: StageContext, start: Callable[[], Transformer]) -> None:
+    """Train from `start()`, or from where an interrupted attempt stopped."""
+    if (context.work / ledger.NAME).exists():  # An attempt ended between training and publishing.
+        resume.discard(context.work)
+        return
+    module = module_of(start(), training_of(context))
+    batches = batches_of(context)
+    fitted = _fit(context, module, batches)
+    model = module.model
+    state = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
+    checkpoint.save(state, model.spec, model.method, model.num_experts, context.work / CHECKPOINT)
+    _write_ledger(context, fitted, batches)
+    context.facts.update(resumed_from=fitted.resumed_from)
+    resume.discard(context.work)
+
+
+def training_of(context: StageContext) -> Training:
+    """Return the phase's optimizer and schedule."""
+    size = context.spec["size"]
+    optimizer = decode(context.spec["optimizer"], OptimizerSpec)
+    return Training(
+        steps=context.spec["steps"],
+        peak_lr=size["peak_lr"],
+        warmup_steps=size["warmup_steps"],
+        final_lr_share=size["final_lr_share"],
+        **optimizer.model_dump(),
+    )
+
+
+def batches_of(context: StageContext) -> Batches:
+    """Return the phase's batches: the same for all arms of a replicate, whatever their steps."""
+    return Batches(
+        context.inputs["tokenizer"] / TOKENS,
+        context.spec["mix"],
+        context.spec["size"]["batch_sequences"],
+        context.spec["model"]["max_seq_len"],
+        stream_seed(context.spec["rng_seed"], f"batches of {context.name}"),
+    )
+
+
+def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitted:
+    def progress(at: callbacks.Progress) -> None:
+        context.check_stop()
+        context.report(Progress(at.step, at.steps, at.tokens_per_s, at.seconds_left))
+
+    steps = context.spec["steps"]
+    try:
+        return fit(
+            module,
+            batches,
+            workdir=context.work,
+            precision=context.numerics.precision,
+            device=context.numerics.device,
+            threads=context.threads,
+            checkpoint_every=context.settings["checkpoint_every"],
+            progress=progress,
+            validate=validation(context, module),
+            validate_every=max(steps // VALIDATIONS, 1),
+        )
+    except callbacks.Diverged as error:
+        raise Diverged(error.step, error.lr, error.last_checkpoint) from error
+
+
+def validation(context: StageContext, module: TrainedModule) -> Callable[[], dict[str, float]]:
+    """Return a function that gives domain -> nats a token on a small fixed held-out slice."""
+    tokens_dir = context.inputs["tokenizer"] / TOKENS
+
+    def validate() -> dict[str, float]:
+        return domain_nats(
+            module.model,
+            tokens_dir,
+            context.settings["domains"],
+            "valid",
+            context.spec["model"]["max_seq_len"],
+            VALIDATION_TOKENS,
+            context.numerics.precision,
+        )
+
+    return validate
+
+
+def _write_ledger(context: StageContext, fitted: Fitted, batches: Batches) -> None:
+    devices = context.threads if context.numerics.device == "cpu" else 1
+    spent = ledger.Ledger(
+        tokens=fitted.tokens,
+        steps=fitted.steps,
+        device_seconds=fitted.seconds * devices,
+        wall_seconds=fitted.seconds,
+        epochs=batches.epochs(fitted.steps),
+        **context.settings["budget"],
+    )
+    ledger.write(context.work, spent)
