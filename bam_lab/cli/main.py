@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from bam_lab import __version__
-from bam_lab.cli import check, doctor, plan, report, reproduce, run, runs
+from bam_lab.cli import check, data, doctor, plan, report, reproduce, run, runs
 from bam_lab.cli import list as list_verb
 from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
 
@@ -26,6 +26,7 @@ app.command("run")(run.run)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
+app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor)
 
 # The package that an import wants -> the extra that brings it.
