@@ -11,6 +11,7 @@ from typing import Any
 from bam_lab.cost.match import mixed, solve
 from bam_lab.record.files import make_folder, write_json
 from bam_lab.record.store import Store
+from bam_lab.run.graph import domains
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
 from bam_lab.spec.load import ResolvedAblation
@@ -29,15 +30,13 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
     folder = make_folder(store.ablation(index_key(resolved)))
     budgets = solve(resolved)
     content = {
-        "id": resolved.ablation.id,
-        "scale": Path(resolved.scale_name).stem,
+        "ablation": _dump(resolved.ablation),
+        "recipe": _dump(resolved.recipe),
+        "scale": _dump(resolved.scale),
+        "scale_name": Path(resolved.scale_name).stem,
+        "model": _dump(resolved.model),
         "overrides": list(resolved.overrides),
-        "ablation": {
-            "ablation": _dump(resolved.ablation),
-            "recipe": _dump(resolved.recipe),
-            "scale": _dump(resolved.scale),
-            "model": _dump(resolved.model),
-        },
+        "domains": domains(resolved),
         "arms": {
             arm: {
                 "method": _dump(method),

@@ -49,11 +49,12 @@ def test_runs_everything_once_and_leaves_an_index(resolved: ResolvedAblation, st
     assert outcome.index is not None
     assert outcome.index.relative_to(store.root) == Path("ablations/ablation-scale/index.json")
     index = json.loads(outcome.index.read_text())
-    assert index["id"] == "ablation" and index["replicates"] == 1 and index["overrides"] == []
+    assert index["ablation"]["id"] == "ablation" and index["replicates"] == 1 and index["overrides"] == []
     assert index["arms"].keys() == {"btx", "soft"}
     assert index["arms"]["soft"]["budget"]["matched"] is True
     assert index["arms"]["soft"]["method"]["z_loss"] == 0.001  # defaults are shown
-    assert index["ablation"].keys() == {"ablation", "recipe", "scale", "model"}
+    assert index["domains"][0] == index["recipe"]["general"]
+    assert index["scale_name"] == "scale" and index["scale"].keys() >= {"phases", "optimizer"}
     assert {row["key"] for row in index["stages"]} == set(store.done_keys())
     again, text = run(resolved, store, BROKEN)
     assert again.exit_code == 0 and again.ran == 0 and text == ""
