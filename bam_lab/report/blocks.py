@@ -34,6 +34,19 @@ def effect(evidence: Evidence, first: str, second: str, domain: str) -> Differen
     return block_difference(arm_blocks(evidence, domain), first, second)
 
 
+def diagonal(evidence: Evidence) -> dict[str, dict[str, Difference | None]]:
+    """Return {domain: {other dense model: its expert minus that model, on that domain}}."""
+    domains = evidence.recipe["expert"]["domains"]
+    return {
+        domain: {
+            other: block_difference(dense_blocks(evidence, domain), domain, other)
+            for other in ("seed_model", *domains)
+            if other != domain
+        }
+        for domain in domains
+    }
+
+
 def runs_of(evidence: Evidence, arm: str, domains: Sequence[str]) -> tuple[str, ...]:
     """Return the store keys behind one arm's numbers on some domains."""
     keys = (run for d in domains for cell in arm_cells(evidence, arm, d) for run in cell.runs)

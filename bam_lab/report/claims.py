@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from bam_lab.report.blocks import AVERAGE, arm_blocks, dense_blocks, missing_reason
+from bam_lab.report.blocks import AVERAGE, arm_blocks, diagonal, missing_reason
 from bam_lab.report.costs import flops_of, kv_bytes_of, num_experts_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.leaves import MORE, Leaf, Ps, decide, nats, partial
@@ -51,14 +51,14 @@ class Judgement:
 
     Attributes:
         p: the Holm-adjusted p of "holds"; None when not tested.
-        detail: what the verdict rests on, and what an inconclusive one would need.
+        details: what the verdict rests on, test by test, and what an inconclusive one would need.
     """
 
     id: str
     claim: Claim
     verdict: str
     p: float | None
-    detail: str
+    details: tuple[str, ...]
     scope: str
     parts: tuple[Part, ...]
 
@@ -101,15 +101,15 @@ def _judgement(
     delta = nats(evidence.delta)
     made = [part for part in parts if part.leaves]
     left_out = [part for part in parts if not part.leaves]
-    notes = [f"{part.text}: {part.verdict}, {part.why}" for part in left_out]
+    notes = [f"{part.text}: {part.verdict}: {part.why}" for part in left_out]
     if not made:
         scopes = {part.verdict for part in left_out}
         verdict = "not measured" if "not measured" in scopes else "out of scope"
-        return Judgement(name, claim, verdict, None, ". ".join(notes), scope(evidence), parts)
+        return Judgement(name, claim, verdict, None, tuple(notes), scope(evidence), parts)
     counts = []
     for part in made:
         agree = sum(leaf.agrees(delta) for leaf in part.leaves)
-        counts.append(f"{part.text}: {agree} of {len(part.leaves)} sizes point with the claim")
+        counts.append(f"{part.text}: {_sizes(agree, len(part.leaves))}")
     if ps is None:
         verdict = NOT_JUDGED
     else:
@@ -117,15 +117,23 @@ def _judgement(
         counts = [f"{p.text}: {_tally(p, delta)}" for p in made]
         if verdict == "inconclusive":
             counts.append(_needed(made, delta, LEVEL / family))
-    detail = ". ".join([*counts, *notes])
-    return Judgement(name, claim, verdict, ps.holds if ps else None, detail, scope(evidence), parts)
+    details = (*counts, *notes)
+    return Judgement(
+        name, claim, verdict, ps.holds if ps else None, details, scope(evidence), parts
+    )
+
+
+def _sizes(agree: int, count: int) -> str:
+    if count == 1:
+        return f"the size {'agrees' if agree else 'does not agree'} with the claim"
+    return f"the size agrees with the claim in {agree} of {count}"
 
 
 def _tally(part: Part, delta: float) -> str:
     verdicts = [leaf.verdict(delta) for leaf in part.leaves]
     kinds = ("holds", "contradicted", "no difference", "inconclusive")
-    counts = [f"{verdicts.count(kind)} {kind}" for kind in kinds if kind in verdicts]
-    return f"of {len(verdicts)} comparisons, {', '.join(counts)}"
+    counts = [f"{kind} in {verdicts.count(kind)}" for kind in kinds if kind in verdicts]
+    return f"{', '.join(counts)} of {len(verdicts)}" if len(verdicts) > 1 else verdicts[0]
 
 
 def _needed(parts: Sequence[Part], delta: float, level: float) -> str:
@@ -208,15 +216,10 @@ def _wanted(
 
 def _diagonal(evidence: Evidence, test: DiagonalTest) -> Part:
     leaves = []
-    for domain in evidence.recipe["expert"]["domains"]:
-        blocks = dense_blocks(evidence, domain)
-        others = [
-            name for name in ("seed_model", *evidence.recipe["expert"]["domains"]) if name != domain
-        ]
-        for other in others:
-            difference = block_difference(blocks, domain, other)
+    for domain, compared in diagonal(evidence).items():
+        for other, difference in compared.items():
             if difference is None:
-                raise NotMeasured(f"{domain} or {other} has no score on {domain}")
+                raise NotMeasured(f"{domain} expert or {other} has no score on {domain}")
             leaves.append(Leaf(f"{domain} expert against {other}, {domain}", "better", difference))
     return Part(_text(test), tuple(leaves), len(leaves))
 

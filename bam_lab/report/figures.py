@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bam_lab.report.blocks import AVERAGE, effect
 from bam_lab.report.evidence import Curve, Evidence
+from bam_lab.report.scope import number
 from bam_lab.report.stats import percent
 from bam_lab.report.tables import arms_in_order
 from bam_lab.spec.published import PublishedTable
@@ -80,11 +81,11 @@ def curves_figure(evidence: Evidence) -> str:
     with style.context(["default", _STYLE]):
         figure = Figure(figsize=(6.75, 2.6), layout="constrained")
         tokens, flops = figure.subplots(1, 2, sharey=True)
-        for number, arm in enumerate(arms):
+        for position, arm in enumerate(arms):
             curves = [c for c in evidence.curves if c.name == "mixture" and c.arm == arm]
             look: Any = {
-                "color": COLOURS[number % len(COLOURS)],
-                "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
+                "color": COLOURS[position % len(COLOURS)],
+                "linestyle": DASHES[position // len(COLOURS) % len(DASHES)],
                 "linewidth": 1.2,
             }
             for index, curve in enumerate(curves):
@@ -93,11 +94,14 @@ def curves_figure(evidence: Evidence) -> str:
                 tokens.plot([s * curve.step_tokens for s in steps], losses, **look, **label)
                 flops.plot([s * curve.step_flops for s in steps], losses, **look)
         tokens.set_xlabel("mixture-phase tokens")
-        flops.set_xlabel("mixture-phase model training FLOPs")
-        which = "validation loss, mean over domains" if validated else "training loss"
-        tokens.set_ylabel(f"{which} (nats/token)")
+        flops.set_xlabel("mixture-phase training FLOPs (model)")
+        which = "validation" if validated else "training"
+        tokens.set_ylabel(f"{which} loss, nats/token")
+        tokens.set_ylim(*_losses_range(evidence, validated))
         for axis in (tokens, flops):
             axis.tick_params(length=2, width=0.6)
+            axis.xaxis.set_major_formatter(lambda x, _: number(x).replace(".00", ""))
+            axis.locator_params(axis="x", nbins=5)
         figure.legend(*tokens.get_legend_handles_labels(), loc="outside right center", fontsize=8)
         return _svg(figure, "curves")
 
@@ -139,6 +143,14 @@ def _points(curve: Curve, validated: bool) -> tuple[Sequence[int], Sequence[floa
         rows = [(step, list(losses.values())) for step, losses in curve.valid]
         return [s for s, _ in rows], [math.fsum(losses) / len(losses) for _, losses in rows]
     return [step for step, _ in curve.train], [loss for _, loss in curve.train]
+
+
+def _losses_range(evidence: Evidence, validated: bool) -> tuple[float, float]:
+    """Return the axis's ends; the first fifth of a curve, a steep fall, does not stretch it."""
+    curves = [_points(c, validated)[1] for c in evidence.curves if c.name == "mixture"]
+    late = [loss for losses in curves for loss in losses[min(len(losses) - 1, len(losses) // 5) :]]
+    low, high = min(late), max(late)
+    return low - 0.05 * (high - low), high + 0.05 * (high - low)
 
 
 def _svg(figure: "Figure", name: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bam_lab.report.scope import signed
 from bam_lab.report.stats import (
     LEVEL,
     Difference,
@@ -85,11 +86,11 @@ class Leaf:
         """Return the effect with its interval, in percent of perplexity."""
         if self.difference is None:
             return self.text
-        mean = f"{percent(self.difference.mean):+.2f}%"
+        mean = f"{signed(percent(self.difference.mean), 2)}%"
         if not self.difference.judged:
             return mean
         low, high = (percent(end) for end in self.difference.interval())
-        return f"{mean} [{low:+.2f}, {high:+.2f}]"
+        return f"{mean} [{signed(low, 2)}, {signed(high, 2)}]"
 
 
 def _rest(difference: Difference) -> tuple[float | None, int, int, int]:

@@ -12,12 +12,12 @@ from bam_lab.report.tables import arms_in_order
 _LEDGER = (
     ("tokens", "tokens"),
     ("steps", "steps"),
-    ("training_flops", "training FLOPs (model)"),
-    ("executed_flops", "training FLOPs (executed)"),
+    ("training_flops", "FLOPs (model)"),
+    ("executed_flops", "FLOPs (executed)"),
     ("params_total", "parameters"),
     ("params_active", "active"),
     ("active_tokens", "active × tokens"),
-    ("device_seconds", "device time, s"),
+    ("device_seconds", "device s"),
     ("bytes_communicated", "bytes sent"),
 )
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bam_lab.report.evidence import Evidence, StageFact
-from bam_lab.report.scope import FROM, number, scope
+from bam_lab.report.scope import FROM, scope
+from bam_lab.report.sections import diagonal_lines
 from bam_lab.report.standing import matched_thing
 from bam_lab.spec.published import PublishedTable
 
@@ -25,7 +26,7 @@ def page_parts(evidence: Evidence, published: PublishedTable | None) -> dict[str
         "provenance": [
             (entry, len(entry.stages), _commit(entry.git)) for entry in evidence.provenance
         ],
-        "number": number,
+        "diagonal": diagonal_lines(evidence),
     }
 
 

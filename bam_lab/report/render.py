@@ -32,8 +32,8 @@ from bam_lab.report.sections import (
     corpus_table,
     routing_table,
     specialisation_table,
-    step0_table,
 )
+from bam_lab.report.step0 import receipts_table, step0_table
 from bam_lab.report.table import Table, to_csv, to_rich
 from bam_lab.report.tables import absolute_table, effects_table
 from bam_lab.report.templates import render_html, render_tex
@@ -104,6 +104,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "match": match_table(evidence),
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
+        "receipts": receipts_table(evidence),
         "specialisation": specialisation_table(evidence),
         "routing": routing_table(evidence),
         "corpus": corpus_table(evidence),
@@ -193,7 +194,7 @@ def _summary(
                 "claim": judged.claim.text,
                 "verdict": judged.verdict,
                 "p": judged.p,
-                "detail": judged.detail,
+                "details": judged.details,
                 "scope": judged.scope,
                 "printed_supports": judged.claim.printed.supports,
             }

@@ -1,7 +1,9 @@
-"""One sentence on what a verdict is about: scale, parameters, tokens, corpus, match, replicates."""
+"""How numbers are written, and the sentence on what a verdict is about."""
 
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.standing import matched_thing
+
+MINUS = "−"
 
 FROM = {
     "mixture": "the mixture phase",
@@ -14,14 +16,15 @@ def scope(evidence: Evidence) -> str:
     """Return the scope of every verdict in this report."""
     budget = evidence.arm(evidence.baseline).budget
     params = budget["params"]
-    digest = str(evidence.corpus.get("digest", ""))[:12] or "not built yet"
+    digest = str(evidence.corpus.get("digest", ""))[:12]
+    corpus = f"{evidence.sizes['corpus']} ({digest or 'not built yet'})"
     redone = FROM[evidence.ablation["replicates"]["from"]]
     count = evidence.replicates
     replicates = "1 replicate" if count == 1 else f"{count} replicates, each redoing {redone}"
     return (
         f"{evidence.scale} scale; baseline {evidence.baseline} with {number(params['total'])} "
         f"parameters ({number(params['active'])} active) and {number(budget['tokens'])} "
-        f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {digest}; {replicates}"
+        f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {corpus}; {replicates}"
     )
 
 
@@ -40,3 +43,11 @@ def number(value: float) -> str:
             digits = 0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2
             return f"{scaled:.{digits}f}{suffix}"
     return f"{value:.0f}"
+
+
+def signed(value: float, digits: int) -> str:
+    """Return a number with its sign, a real minus, and no negative zero."""
+    text = f"{abs(value):.{digits}f}"
+    if float(text) == 0:
+        return text
+    return f"{MINUS if value < 0 else '+'}{text}"

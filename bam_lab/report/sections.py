@@ -1,35 +1,16 @@
-"""The supporting tables: step 0, specialisation, auxiliary losses and routing, text."""
+"""The supporting tables: specialisation, auxiliary losses and routing, text."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bam_lab.report.blocks import diagonal
 from bam_lab.report.evidence import Cell, Evidence
+from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
-
-
-def step0_table(evidence: Evidence) -> Table:
-    """Return every arm's perplexity right after upcycling, before any training."""
-    rows = []
-    for arm in arms_in_order(evidence):
-        cells = [c for c in evidence.cells if (c.role, c.name) == ("step-0", arm)]
-        if cells:
-            values = tuple(_perplexity(cells, domain) for domain in evidence.domains)
-            rows.append(Row(arm, values, "baseline" if arm == evidence.baseline else ""))
-    return Table(
-        label="step-0",
-        title="Perplexity at step 0",
-        caption=(
-            "Test perplexity right after upcycling, before the mixture phase. Top-k gates that are "
-            "not renormalised shrink a layer's output here."
-        ),
-        corner="arm",
-        columns=tuple(Column(domain) for domain in evidence.domains),
-        rows=tuple(hoist(row) for row in rows),
-    )
 
 
 def specialisation_table(evidence: Evidence) -> Table:
@@ -40,7 +21,7 @@ def specialisation_table(evidence: Evidence) -> Table:
         role = "seed_model" if name == "seed_model" else "expert"
         cells = [c for c in evidence.cells if (c.role, c.name) == (role, name)]
         home = evidence.recipe["general"] if name == "seed_model" else name
-        values = tuple(_perplexity(cells, d, home=d == home) for d in evidence.domains)
+        values = tuple(perplexity_value(cells, d, home=d == home) for d in evidence.domains)
         rows.append(Row("seed model" if name == "seed_model" else f"{name} expert", values))
     share = evidence.recipe["expert"]["general_share"]
     return Table(
@@ -55,6 +36,29 @@ def specialisation_table(evidence: Evidence) -> Table:
         columns=tuple(Column(domain) for domain in evidence.domains),
         rows=tuple(hoist(row) for row in rows),
     )
+
+
+def diagonal_lines(evidence: Evidence) -> list[str]:
+    """Return one sentence an expert: is it the best dense model at home, and by how much."""
+    delta = nats(evidence.delta)
+    names = {"seed_model": "the seed model"}
+    names |= {name: f"the {name} expert" for name in evidence.recipe["expert"]["domains"]}
+    lines = []
+    for domain, compared in diagonal(evidence).items():
+        found = {other: gap for other, gap in compared.items() if gap is not None}
+        if len(found) < len(compared):
+            lines.append(f"{domain} expert: not measured")
+            continue
+        leaves = {other: Leaf(other, "better", gap) for other, gap in found.items()}
+        nearest = max(found, key=lambda other: found[other].mean)
+        size = f"{leaves[nearest].size()} of perplexity against the next best, {names[nearest]}"
+        if not found[nearest].judged:
+            place = "lowest" if found[nearest].mean < 0 else "not the lowest"
+            lines.append(f"{domain} expert on {domain}: {place} ({size}); not judged (1 replicate)")
+            continue
+        verdict = decide(partial([leaf.ps(delta) for leaf in leaves.values()], len(leaves)))
+        lines.append(f"{domain} expert on {domain}, best of all dense models: {verdict} ({size})")
+    return lines
 
 
 def routing_table(evidence: Evidence) -> Table | None:
@@ -113,7 +117,7 @@ def corpus_table(evidence: Evidence) -> Table | None:
     return Table(
         label="corpus",
         title="Text",
-        caption=f"Corpus {evidence.corpus['digest'][:16]}. MB = 10^6 bytes of UTF-8, all splits.",
+        caption=f"Corpus {evidence.corpus['digest'][:16]}. MB: million bytes of UTF-8, all splits.",
         corner="source",
         columns=(
             Column("domain", align="left"),
@@ -126,7 +130,8 @@ def corpus_table(evidence: Evidence) -> Table | None:
     )
 
 
-def _perplexity(cells: Sequence[Cell], domain: str, home: bool = False) -> Value:
+def perplexity_value(cells: Sequence[Cell], domain: str, home: bool = False) -> Value:
+    """Return a mean perplexity with its standard deviation over replicates."""
     own = [cell for cell in cells if cell.domain == domain]
     found = [math.exp(cell.nll) for cell in own if cell.nll is not None]
     if not found:

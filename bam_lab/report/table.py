@@ -97,6 +97,15 @@ class Table:
         """Return whether any column stands under a group heading."""
         return any(column.group for column in self.columns)
 
+    def lines(self, row: Row) -> list[tuple[str, list[Value]]]:
+        """Return a row as one line for each column name, the groups as columns.
+
+        Narrow enough for a page or a terminal, where the columns side by side are not.
+        """
+        names = list(dict.fromkeys(column.name for column in self.columns))
+        pairs = list(zip(self.columns, row.values, strict=True))
+        return [(name, [v for column, v in pairs if column.name == name]) for name in names]
+
     def footnotes(self) -> list[str]:
         """Return the distinct notes of rows and cells, in reading order."""
         notes = []

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.scope import signed
 from bam_lab.report.standing import unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.spec.published import PublishedTable
-
-MINUS = "−"
 
 
 def effects_table(evidence: Evidence, published: PublishedTable | None) -> Table:
@@ -70,14 +69,6 @@ def arms_in_order(evidence: Evidence) -> list[str]:
     """Return the baseline, the other ranked arms, then those that are not ranked."""
     others = [arm.name for arm in evidence.arms if arm.name != evidence.baseline]
     return [evidence.baseline, *sorted(others, key=lambda arm: bool(unranked(evidence, arm)))]
-
-
-def signed(value: float, digits: int) -> str:
-    """Return a number with its sign, a real minus, and no negative zero."""
-    text = f"{abs(value):.{digits}f}"
-    if float(text) == 0:
-        return text
-    return f"{MINUS if value < 0 else '+'}{text}"
 
 
 def digits_of(error: float) -> int:

@@ -68,128 +68,104 @@ def _write(path, value):
     path.write_text(value if isinstance(value, str) else json.dumps(value))
 
 
-def make_store(root: Path, fake: Fake) -> Path:
-    """Write the store; return the path of its index."""
-    stages = []
+class _Writer:
+    """Write stages one after another, and remember them for the index."""
 
-    def add(
-        name, label, *, role=None, arm=None, replicate=None, domain=None, inputs=None, done=True
-    ):
+    def __init__(self, root, fake):
+        self.root, self.fake = root, fake
+        self.stages = []
+        self.budgets = {arm: _budget(arm, fake) for arm in fake.arms}
+
+    def add(self, name, label, *, done=True, inputs=None, role=None, **place):
         found = _fingerprint(name, label)
         key = f"{name}-{found[:16]}"
-        stages.append(
-            {
-                "name": name,
-                "label": label,
-                "role": role or name,
-                "arm": arm,
-                "replicate": replicate,
-                "domain": domain,
-                "fingerprint": found,
-                "key": key,
-                "inputs": inputs or {},
-            }
+        row = {"name": name, "label": label, "role": role or name, "inputs": inputs or {}}
+        row |= {"arm": None, "replicate": None, "domain": None, **place}
+        self.stages.append(row | {"fingerprint": found, "key": key})
+        folder = self.root / "stages" / key
+        if done:
+            _write(folder / "manifest.json", MANIFEST)
+            _write(folder / "DONE", "")
+        return found, folder
+
+    def evaluate(self, model, label, nll_of, done=True, **place):
+        _, folder = self.add(
+            "evaluate", f"evaluate {label}", inputs={"model": model}, done=done, **place
         )
         if done:
-            _write(root / "stages" / key / "manifest.json", MANIFEST)
-            _write(root / "stages" / key / "DONE", "")
-        return found, root / "stages" / key
-
-    def evaluate(model, label, nll_of, **place):
-        _, folder = add("evaluate", f"evaluate {label}", inputs={"model": model}, **place)
-        if place.get("done", True):
             _scores(folder, nll_of)
 
-    corpus, folder = add("corpus", "corpus")
-    _write(folder / "corpus.json", CORPUS)
-    tokenizer, _ = add("tokenizer", "tokenizer", inputs={"corpus": corpus})
-    seed_replicates = range(fake.replicates) if fake.redone == "seed" else [None]
-    seeds = {}
-    for r in seed_replicates:
+    def seed_model(self, r, tokenizer):
         label = "seed_model" if r is None else f"seed_model r{r}"
-        seeds[r], folder = add("seed_model", label, replicate=r, inputs={"tokenizer": tokenizer})
-        _training(folder, 2000, 8_192_000, 1e12, 587, 587)
-        evaluate(seeds[r], label, lambda d: LEVEL[d] + 0.4, role="seed_model", replicate=r)
-    experts = {}
-    for r in range(fake.replicates) if fake.redone != "mixture" else [None]:
-        for domain in EXPERTS:
-            label = f"expert {domain}" + ("" if r is None else f" r{r}")
-            seed = seeds.get(r, seeds.get(None))
-            experts[r, domain], folder = add(
-                "expert", label, replicate=r, domain=domain, inputs={"seed_model": seed}
-            )
-            _training(folder, 1000, 4_096_000, 5e11, 587, 587)
-            evaluate(
-                experts[r, domain],
-                label,
-                lambda d, home=domain: LEVEL[d] + (-0.1 if d == home else 1.0),
-                role="expert",
-                replicate=r,
-                domain=domain,
-            )
-    budgets = {arm: _budget(arm, fake) for arm in fake.arms}
-    for r in range(fake.replicates):
+        found, folder = self.add("seed_model", label, replicate=r, inputs={"tokenizer": tokenizer})
+        _training(folder, 2000, 8_192_000, 1e12, 550_000, 550_000)
+        role = {"role": "seed_model", "replicate": r}
+        self.evaluate(found, label, lambda d: LEVEL[d] + 0.4, **role)
+        return found
+
+    def expert(self, r, domain, seed_model):
+        label = f"expert {domain}" + ("" if r is None else f" r{r}")
+        place = {"replicate": r, "domain": domain}
+        found, folder = self.add("expert", label, inputs={"seed_model": seed_model}, **place)
+        _training(folder, 1000, 4_096_000, 5e11, 550_000, 550_000)
+
+        def nll(d):
+            wiggle = 0.01 * np.random.default_rng(_number(label, d)).normal()
+            return LEVEL[d] + wiggle + (-0.1 if d == domain else 1.0)
+
+        self.evaluate(found, label, nll, role="expert", **place)
+        return found
+
+    def arm(self, arm, r, experts):
+        fake, place = self.fake, {"arm": arm, "replicate": r}
+        found, folder = self.add("upcycle", f"upcycle {arm} r{r}", inputs=experts, **place)
+        _write(folder / "receipt.json", _receipt(arm))
+        label = f"upcycle {arm} r{r}"
+        self.evaluate(found, label, lambda d: LEVEL[d] + 0.3, role="step-0", **place)
+        bad = (arm, r) in fake.failed
+        done = not bad and (arm, r) not in fake.undone
+        label = f"mixture {arm} r{r}"
+        mixture, folder = self.add("mixture", label, inputs={"upcycle": found}, done=done, **place)
+        if done:
+            budget, params = self.budgets[arm], self.budgets[arm]["params"]
+            sizes = (budget["steps"], budget["tokens"], budget["training_flops"])
+            effect = fake.effects.get(arm, 0.0)
+            end = 3.4 + (effect if isinstance(effect, float) else 0.0)
+            _training(folder, *sizes, params["total"], params["active"], end=end)
+        if bad:
+            failure = {"reason": fake.failure, "step": 412, "lr": 0.0016, "last_checkpoint": None}
+            _write(self.root / "failures" / f"{folder.name}.json", failure)
+        nll = lambda d: fake.nll(arm, r, d)  # noqa: E731
+        self.evaluate(mixture, label, nll, role="arm", done=done, **place)
+
+
+def make_store(root: Path, fake: Fake) -> Path:
+    """Write the store; return the path of its index."""
+    writer = _Writer(root, fake)
+    corpus, folder = writer.add("corpus", "corpus")
+    _write(folder / "corpus.json", CORPUS)
+    tokenizer, _ = writer.add("tokenizer", "tokenizer", inputs={"corpus": corpus})
+    numbers = list(range(fake.replicates))
+    redone = numbers if fake.redone == "seed" else [None]
+    seeds = {r: writer.seed_model(r, tokenizer) for r in redone}
+    branches = numbers if fake.redone != "mixture" else [None]
+    experts = {
+        r: {
+            f"expert{i}": writer.expert(r, domain, seeds.get(r, seeds.get(None)))
+            for i, domain in enumerate(EXPERTS)
+        }
+        for r in branches
+    }
+    for r in numbers:
         for arm in fake.arms:
-            branch = {
-                f"expert{i}": experts.get((r, d), experts.get((None, d)))
-                for i, d in enumerate(EXPERTS)
-            }
-            upcycle, folder = add(
-                "upcycle", f"upcycle {arm} r{r}", arm=arm, replicate=r, inputs=branch
-            )
-            _write(
-                folder / "receipt.json",
-                {"function_preserved": False, "worst": 0.25, "tensors": {"take": 3}},
-            )
-            evaluate(
-                upcycle,
-                f"upcycle {arm} r{r}",
-                lambda d: LEVEL[d] + 0.3,
-                role="step-0",
-                arm=arm,
-                replicate=r,
-            )
-            bad = (arm, r) in fake.failed
-            done = not bad and (arm, r) not in fake.undone
-            mixture, folder = add(
-                "mixture",
-                f"mixture {arm} r{r}",
-                arm=arm,
-                replicate=r,
-                inputs={"upcycle": upcycle},
-                done=done,
-            )
-            if done:
-                budget = budgets[arm]
-                _training(
-                    folder,
-                    budget["steps"],
-                    budget["tokens"],
-                    budget["training_flops"],
-                    budget["params"]["total"],
-                    budget["params"]["active"],
-                    end=3.4
-                    + (fake.effects.get(arm) if isinstance(fake.effects.get(arm), float) else 0),
-                )
-            if bad:
-                key = folder.name
-                failure = {
-                    "reason": fake.failure,
-                    "step": 412,
-                    "lr": 0.0016,
-                    "last_checkpoint": None,
-                }
-                _write(root / "failures" / f"{key}.json", failure)
-            evaluate(
-                mixture,
-                f"mixture {arm} r{r}",
-                lambda d, arm=arm, r=r: fake.nll(arm, r, d),
-                role="arm",
-                arm=arm,
-                replicate=r,
-                done=done,
-            )
-    index = {
+            writer.arm(arm, r, experts.get(r, experts.get(None)))
+    path = root / "ablations" / f"{fake.ablation_id}-nano" / "index.json"
+    _write(path, _index(fake, writer, corpus))
+    return path
+
+
+def _index(fake, writer, corpus):
+    return {
         "ablation": _ablation(fake),
         "recipe": RECIPE,
         "scale": SCALE,
@@ -201,17 +177,32 @@ def make_store(root: Path, fake: Fake) -> Path:
             arm: {
                 "method": _method(method),
                 "experts": ["seed_model", *EXPERTS],
-                "budget": budgets[arm],
+                "budget": writer.budgets[arm],
             }
             for arm, method in fake.arms.items()
         },
         "replicates": fake.replicates,
-        "stages": stages,
+        "stages": writer.stages,
         "corpus": corpus,
     }
-    path = root / "ablations" / f"{fake.ablation_id}-nano" / "index.json"
-    _write(path, index)
-    return path
+
+
+def _receipt(arm):
+    parts = ["ffn"] if arm == "btx" else ["ffn", "attention"]
+    names = [f"layers.{i}.{part}" for i in range(2) for part in parts]
+    gradient = {"norm": 0.1, "norm_on_distinct_experts": 0.2}
+    law = {"max_logit_change": 2.4e-7, "holds": True}
+    return {
+        "coverage": {"tensors": 21, "by_origin": {"stack": 12, "mean": 5, "init": 4}},
+        "step0_nats": {d: {"mixture": LEVEL[d] + 0.3, "seed_model": LEVEL[d]} for d in DOMAINS},
+        "gate_sum": {name: {"measured": 0.27, "predicted": 0.25} for name in names},
+        "router_gradients": {
+            f"{name}.router": {**gradient, "zero_by_symmetry": False, "learns": True}
+            for name in names
+        },
+        "causality": law,
+        "batch_invariance": law,
+    }
 
 
 def _method(method):
