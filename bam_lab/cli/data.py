@@ -1,20 +1,20 @@
 """`bam-lab data`: build a corpus into the store, and show what it is made of."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from bam_lab import resources
 from bam_lab.cli import options
-from bam_lab.cli.output import console, print_json, table
+from bam_lab.cli.output import console, print_json, size, table
 from bam_lab.errors import InputError, SpecError
 from bam_lab.record.files import read_json
 from bam_lab.record.store import Store, store_root
-from bam_lab.spec.corpus import CorpusSpec, located
-from bam_lab.spec.messages import nearest
-from bam_lab.spec.reader import read
+
+if TYPE_CHECKING:
+    from bam_lab.spec.corpus import CorpusSpec
 
 app = typer.Typer(no_args_is_help=True, help="Build the text that models train on, and show it.")
 
@@ -47,12 +47,16 @@ def show_verb(
         show(manifest, folder, console())
 
 
-def spec_of(corpus: str) -> CorpusSpec:
+def spec_of(corpus: str) -> "CorpusSpec":
     """Read a corpus by name or path, its local folders made absolute.
 
     Raises:
         SpecError: there is none of that name, or it has problems.
     """
+    from bam_lab.spec.corpus import CorpusSpec, located
+    from bam_lab.spec.messages import nearest
+    from bam_lab.spec.reader import read
+
     if corpus.endswith((".yaml", ".yml")) or "/" in corpus:
         path = Path(corpus)
     else:
@@ -114,7 +118,7 @@ def _domain_table(domain: dict[str, Any]) -> Any:
     rows = {**domain["sources"], "all": {"splits": domain["splits"]}}
     for source, record in rows.items():
         splits = record["splits"]
-        sizes = [f"{splits[split]['bytes'] / 1e6:.2f} MB" for split in ("train", "valid", "test")]
+        sizes = [_size(splits[split]["bytes"]) for split in ("train", "valid", "test")]
         documents = "/".join(
             str(splits[split]["documents"]) for split in ("train", "valid", "test")
         )
@@ -122,3 +126,7 @@ def _domain_table(domain: dict[str, Any]) -> Any:
             source, *sizes, documents, record.get("package") or "", record.get("licence", "")
         )
     return made
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e5 else size(count)

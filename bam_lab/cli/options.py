@@ -31,12 +31,19 @@ Replicates = Annotated[
 StorePath = Annotated[
     Path | None,
     typer.Option(
-        "--store", metavar="FOLDER", help=f"Where results live [{VARIABLE}, else .bam-lab]."
+        "--store",
+        metavar="FOLDER",
+        help=f"Where results live; {VARIABLE} or .bam-lab if not given.",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", min=1, metavar="N", help="Processes at once [cores / threads]."),
+    typer.Option(
+        "--workers",
+        min=1,
+        metavar="N",
+        help="Processes at once; as many as the cores take if not given.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PrecisionOption = Annotated[

@@ -63,6 +63,8 @@ def _three(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return a time with its two largest units: 8 s, 5 min 52 s, 3 h 10 min, 12 d 4 h."""
+    if 0 < seconds < 1:
+        return "< 1 s"
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:

@@ -50,6 +50,11 @@ def show(made: "Plan", out: Console) -> None:
     _totals(made, out)
 
 
+def is_done(made: "Plan") -> bool:
+    """Say whether nothing is left to run."""
+    return all(row.done for row in made.stages)
+
+
 def _match(made: "Plan") -> str:
     match, baseline = made.resolved.ablation.match, made.resolved.ablation.baseline
     if match.on == "tokens":
@@ -133,8 +138,12 @@ def _badge(made: "Plan", row: "StageRow") -> str:
     assert budget is not None
     if row.arm == made.resolved.ablation.baseline:
         return "baseline"
-    sign = "=" if budget.matched else "differs"
-    return f"{sign} {100 * (budget.match_ratio - 1):+.2f}%"
+    from bam_lab.cost.match import TOLERANCE
+
+    off = 100 * (budget.match_ratio - 1)
+    if abs(off) <= 100 * TOLERANCE:
+        return f"= {off:+.2f}%"
+    return f"1 step {off:+.1f}%" if budget.matched else f"differs {off:+.1f}%"
 
 
 def _totals(made: "Plan", out: Console) -> None:

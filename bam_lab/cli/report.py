@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Where the report goes [reports/ in the store]."),
+    typer.Option(
+        "--out", metavar="FOLDER", help="Where the report goes, instead of reports/ in the store."
+    ),
 ]
 
 

@@ -26,7 +26,9 @@ def reproduce(
 
     resolved = load_ablation(reference, scale=scale, overrides=overrides or ())
     where, terminal = Store(store_root(store)), console()
-    plan.show(make_plan(resolved, where, replicates, workers), terminal)
+    made = make_plan(resolved, where, replicates, workers)
+    if not plan.is_done(made):
+        plan.show(made, terminal)
     chosen = RunOptions(workers=workers, precision=precision, device=device, quiet=quiet)
     outcome = run_ablation(resolved, where, replicates, chosen)
     run.tell(outcome, terminal)

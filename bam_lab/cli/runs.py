@@ -1,5 +1,6 @@
 """`bam-lab runs`: what the store holds; `list` for all stages, `show` for one."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from bam_lab.cli.output import amount, console, duration, print_json, table
 from bam_lab.errors import InputError
 from bam_lab.record import metrics
 from bam_lab.record.files import read_json
+from bam_lab.record.stages import REVISIONS
 from bam_lab.record.store import Store, store_root
 from bam_lab.spec.messages import nearest
 
@@ -22,6 +24,8 @@ def list_runs(store: options.StorePath = None, json: options.Json = False) -> No
     """List the finished stages, those in progress and those that failed."""
     where = Store(store_root(store))
     rows = [_summary(where, key, state) for key, state in _keys(where).items()]
+    order = {name: place for place, name in enumerate(REVISIONS)}
+    rows.sort(key=lambda row: (order.get(row["stage"], len(order)), row["label"], row["key"]))
     if json:
         print_json(rows)
         return
@@ -75,7 +79,14 @@ def _tree(data: Any, write: Any, indent: int = 2) -> None:
             write(f"{' ' * indent}{name}", markup=False)
             _tree(value, write, indent + 2)
         else:
-            write(f"{' ' * indent}{name}: {value}", markup=False)
+            write(f"{' ' * indent}{name}: {_text(name, value)}", markup=False)
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a value for people; Unix times as dates."""
+    if name in ("started", "finished", "time") and isinstance(value, float):
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return str(value)
 
 
 def _keys(store: Store) -> dict[str, str]:

@@ -42,7 +42,7 @@ class Pace:
 
     def source(self) -> str:
         """Say where the estimates come from."""
-        rate = f"{self.default / 1e9:.0f} GFLOP/s a core"
+        rate = f"{self.default / 1e9:.3g} GFLOP/s a core"
         if not self.measured:
             return f"a default of {rate}: nothing was measured in this store yet"
         return f"stages measured in this store ({', '.join(self.measured)}), else {rate}"

@@ -88,6 +88,8 @@ def test_amounts_keep_three_digits(value, text):
 
 
 def test_durations_and_sizes():
+    assert duration(0) == "0 s"
+    assert duration(0.3) == "< 1 s"
     assert duration(8.2) == "8 s"
     assert duration(352) == "5 min 52 s"
     assert duration(11_400) == "3 h 10 min"
