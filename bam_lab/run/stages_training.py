@@ -4,6 +4,7 @@ Every stage leaves `checkpoint/`, `metrics.jsonl` and `ledger.json`; while it ru
 holds where it would continue.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -26,7 +27,8 @@ from bam_lab.train.optim import Training
 VALIDATIONS = 10
 """Points of a phase's validation curve."""
 VALIDATION_TOKENS = 2048
-"""Held-out tokens a domain at each point; always the same, so the curve has no sampling noise."""
+"""Held-out tokens a domain at each point, at most a batch's; always the same, so that the curve has
+no sampling noise."""
 
 
 def train_seed_model(context: StageContext) -> None:
@@ -109,7 +111,7 @@ def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitt
             checkpoint_every=context.settings["checkpoint_every"],
             progress=progress,
             validate=validation(context, module),
-            validate_every=max(steps // VALIDATIONS, 1),
+            validate_every=math.ceil(steps / VALIDATIONS),
         )
     except callbacks.Diverged as error:
         raise Diverged(error.step, error.lr, error.last_checkpoint) from error
@@ -118,6 +120,8 @@ def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitt
 def validation(context: StageContext, module: TrainedModule) -> Callable[[], dict[str, float]]:
     """Return a function that gives domain -> nats a token on a small fixed held-out slice."""
     tokens_dir = context.inputs["tokenizer"] / TOKENS
+    seq_len = context.spec["model"]["max_seq_len"]
+    tokens = min(VALIDATION_TOKENS, seq_len * context.spec["size"]["batch_sequences"])
 
     def validate() -> dict[str, float]:
         return domain_nats(
@@ -125,8 +129,8 @@ def validation(context: StageContext, module: TrainedModule) -> Callable[[], dic
             tokens_dir,
             context.settings["domains"],
             "valid",
-            context.spec["model"]["max_seq_len"],
-            VALIDATION_TOKENS,
+            seq_len,
+            tokens,
             context.numerics.precision,
         )
 

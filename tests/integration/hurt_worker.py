@@ -1,0 +1,45 @@
+"""The real stages, hurt on purpose: killed at a step, or started from a model that holds NaN.
+
+KILL is `label:step`, done once; POISON is the label of a mixture stage.
+"""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+
+from safetensors.torch import load_file, save_file
+
+from bam_lab.run.context import Progress, StageContext, StageFunction
+from bam_lab.run.stages import STAGES
+from bam_lab.run.worker import serve
+
+
+def hurt(run: StageFunction) -> Callable[[StageContext], None]:
+    def act(context: StageContext) -> None:
+        label, _, step = os.environ.get("KILL", "").partition(":")
+        marker = context.cache / f"killed {context.label}"
+
+        def report(progress: Progress) -> None:
+            context.report(progress)
+            if context.label == label and progress.step == int(step) and not marker.exists():
+                marker.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        inputs = dict(context.inputs)
+        if context.label == os.environ.get("POISON"):
+            poisoned = context.cache / "poisoned"
+            shutil.copytree(inputs["upcycle"], poisoned)
+            path = poisoned / "checkpoint" / "model.safetensors"
+            state = load_file(path)
+            state["final_norm"][0] = float("nan")
+            save_file(state, path)
+            inputs["upcycle"] = poisoned
+        run(replace(context, report=report, inputs=inputs))
+
+    return act
+
+
+if __name__ == "__main__":
+    serve({name: hurt(run) for name, run in STAGES.items()})
