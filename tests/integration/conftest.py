@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunOutcome:
     store = Store(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE.parents[1]))
-        outcome = run_once(store, RunOptions())
+        outcome = run_once(store, RunOptions(workers=1))
     assert outcome.exit_code == 0, outcome.failures
     return outcome
 
@@ -51,4 +51,4 @@ def whole_store(whole: RunOutcome) -> Store:
 
 @pytest.fixture
 def hurt_options() -> RunOptions:
-    return RunOptions(command=HURT)
+    return RunOptions(command=HURT, workers=1)

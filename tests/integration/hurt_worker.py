@@ -1,6 +1,6 @@
 """The real stages, hurt on purpose: killed at a step, or started from a model that holds NaN.
 
-KILL is `label:step`, done once; POISON is the label of a mixture stage.
+KILL is `label:step`, several parted by `;`, each done once; POISON is a mixture stage's label.
 """
 
 import os
@@ -18,12 +18,12 @@ from bam_lab.run.worker import serve
 
 def hurt(run: StageFunction) -> Callable[[StageContext], None]:
     def act(context: StageContext) -> None:
-        label, _, step = os.environ.get("KILL", "").partition(":")
+        steps = dict(part.split(":") for part in os.environ.get("KILL", ":").split(";"))
         marker = context.cache / f"killed {context.label}"
 
         def report(progress: Progress) -> None:
             context.report(progress)
-            if context.label == label and progress.step == int(step) and not marker.exists():
+            if steps.get(context.label) == str(progress.step) and not marker.exists():
                 marker.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 

@@ -11,18 +11,21 @@ import pytest
 from bam_lab.record import metrics
 from bam_lab.record.store import Store
 from bam_lab.run.reproduce import RunOptions, RunOutcome
+from bam_lab.run.stage import Stage
 
 Run = Callable[[Store, RunOptions], RunOutcome]
 
 
-def store_with(source: Store, root: Path, *names: str) -> Store:
-    """Return a new store that holds the stages of these names already."""
+KILL = {"seed_model": 13, "mixture soft r0": 8, "evaluate seed_model": 3}
+
+
+def store_with(source: Store, root: Path, stages: list[Stage]) -> Store:
+    """Return a new store that holds these stages already."""
     store = Store(root)
     store.prepare()
     shutil.copy(source.root / "numerics.json", root)
-    for key in source.done_keys():
-        if key.rpartition("-")[0] in names:
-            shutil.copytree(source.stage(key), store.stage(key))
+    for stage in stages:
+        shutil.copytree(source.stage(stage.key), store.stage(stage.key))
     return store
 
 
@@ -45,47 +48,40 @@ def same_results(one: Store, two: Store) -> None:
         assert rows(one.stage(key)) == rows(two.stage(key)), key
 
 
-@pytest.mark.parametrize(
-    ("label", "kept", "kill"),
-    [
-        ("seed_model", ("corpus", "tokenizer"), 13),
-        ("mixture soft r0", ("corpus", "tokenizer", "seed_model", "expert", "upcycle"), 8),
-        ("evaluate seed_model", ("corpus", "tokenizer", "seed_model", "expert", "upcycle"), 3),
-    ],
-)
-def test_killed_stage_resumes_to_the_same_bits(
+def test_killed_stages_resume_to_the_same_bits(
     run_fixture: Run,
+    whole: RunOutcome,
     whole_store: Store,
     hurt_options: RunOptions,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    label: str,
-    kept: tuple[str, ...],
-    kill: int,
 ) -> None:
-    store = store_with(whole_store, tmp_path, *kept)
-    monkeypatch.setenv("KILL", f"{label}:{kill}")
-    killed = run_fixture(store, hurt_options)
-    assert killed.exit_code == 1 and "killed" in killed.failures[label]
-    resumed = run_fixture(store, hurt_options)
-    assert resumed.exit_code == 0, resumed.failures
-    if not label.startswith("evaluate"):
-        stage = next(s for s in resumed.graph.stages.values() if s.label == label)
-        manifest = json.loads((store.stage(stage.key) / "manifest.json").read_text())
-        assert manifest["facts"]["resumed_from"] == kill // 5 * 5
+    kept = [s for s in whole.graph.stages.values() if s.name in ("corpus", "tokenizer")]
+    store = store_with(whole_store, tmp_path, kept)
+    monkeypatch.setenv("KILL", ";".join(f"{label}:{step}" for label, step in KILL.items()))
+    killed: list[str] = []
+    while (outcome := run_fixture(store, hurt_options)).exit_code:
+        assert all("killed" in reason for reason in outcome.failures.values())
+        killed += outcome.failures
+    assert sorted(killed) == sorted(KILL)
+    for stage in outcome.graph.stages.values():
+        if stage.label in KILL and stage.name != "evaluate":
+            manifest = json.loads((store.stage(stage.key) / "manifest.json").read_text())
+            assert manifest["facts"]["resumed_from"] == KILL[stage.label] // 5 * 5
         assert not (store.stage(stage.key) / "resume.pt").exists()
     same_results(whole_store, store)
 
 
 def test_lost_loss_stops_its_arm_and_no_other(
     run_fixture: Run,
+    whole: RunOutcome,
     whole_store: Store,
     hurt_options: RunOptions,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = ("corpus", "tokenizer", "seed_model", "expert", "upcycle")
-    store = store_with(whole_store, tmp_path, *kept)
+    kept = [s for s in whole.graph.stages.values() if "mixture" not in s.label]
+    store = store_with(whole_store, tmp_path, kept)
     monkeypatch.setenv("POISON", "mixture soft r0")
     outcome = run_fixture(store, hurt_options)
     assert outcome.exit_code == 1
