@@ -50,6 +50,7 @@ class Judgement:
     """Hold one claim with its verdict.
 
     Attributes:
+        qualifier: how many of the claim's tests it is about, where not all.
         p: the Holm-adjusted p of "holds"; None when not tested.
         details: what the verdict rests on, test by test, and what an inconclusive one would need.
     """
@@ -57,6 +58,7 @@ class Judgement:
     id: str
     claim: Claim
     verdict: str
+    qualifier: str
     p: float | None
     details: tuple[str, ...]
     scope: str
@@ -100,30 +102,34 @@ def _judgement(
 ) -> Judgement:
     delta = nats(evidence.delta)
     made = [part for part in parts if part.leaves]
-    left_out = [part for part in parts if not part.leaves]
-    notes = [f"{part.text}: {part.verdict}: {part.why}" for part in left_out]
-    if not made:
-        scopes = {part.verdict for part in left_out}
-        verdict = "not measured" if "not measured" in scopes else "out of scope"
-        return Judgement(name, claim, verdict, None, tuple(notes), scope(evidence), parts)
-    counts = []
-    for part in made:
-        agree = sum(leaf.agrees(delta) for leaf in part.leaves)
-        counts.append(f"{part.text}: {_sizes(agree, len(part.leaves))}")
-    if ps is None:
-        verdict = NOT_JUDGED
-    else:
+    lacking = [part for part in parts if part.verdict == "not measured"]
+    left_out = [f"{p.text}: {p.verdict}: {p.why}" for p in parts if not p.leaves]
+    details = [f"{p.text}: {_sizes(p, delta)}" for p in made]
+    verdict = NOT_JUDGED
+    if ps is not None:
         verdict = decide(ps)
-        counts = [f"{p.text}: {_tally(p, delta)}" for p in made]
+        details = [f"{p.text}: {_tally(p, delta)}" for p in made]
         if verdict == "inconclusive":
-            counts.append(_needed(made, delta, LEVEL / family))
-    details = (*counts, *notes)
+            details.append(_needed(made, delta, LEVEL / family))
+    if not made:
+        verdict = "not measured" if lacking else "out of scope"
+    elif lacking and verdict != "contradicted":
+        # A conjunction with an unknown part can be refuted by the others, but not shown.
+        verdict = "not measured"
     return Judgement(
-        name, claim, verdict, ps.holds if ps else None, details, scope(evidence), parts
+        id=name,
+        claim=claim,
+        verdict=verdict,
+        qualifier=f"{len(made)} of {len(parts)} tests" if made and left_out else "",
+        p=ps.holds if ps else None,
+        details=(*details, *left_out),
+        scope=scope(evidence),
+        parts=parts,
     )
 
 
-def _sizes(agree: int, count: int) -> str:
+def _sizes(part: Part, delta: float) -> str:
+    agree, count = sum(leaf.agrees(delta) for leaf in part.leaves), len(part.leaves)
     if count == 1:
         return f"the size {'agrees' if agree else 'does not agree'} with the claim"
     return f"the size agrees with the claim in {agree} of {count}"

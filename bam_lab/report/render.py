@@ -193,6 +193,7 @@ def _summary(
                 "id": judged.id,
                 "claim": judged.claim.text,
                 "verdict": judged.verdict,
+                "qualifier": judged.qualifier,
                 "p": judged.p,
                 "details": judged.details,
                 "scope": judged.scope,

@@ -194,9 +194,10 @@ def cluster_bootstrap(
     rng = np.random.default_rng(rng_seed)
     labels = np.array(clusters)
     members = [np.flatnonzero(labels == name) for name in sorted(set(clusters))]
-    ratios = np.empty(draws)
-    for draw in range(draws):
-        chosen = rng.integers(len(members), size=len(members))
-        picked = np.concatenate([rng.choice(members[i], size=len(members[i])) for i in chosen])
-        ratios[draw] = numerator[picked].sum() / denominator[picked].sum()
-    return float(ratios.std(ddof=1))
+    equal = np.full(len(members), 1 / len(members))
+    times = rng.multinomial(len(members), equal, size=draws)  # how often each source is drawn
+    weights = np.zeros((draws, len(labels)))
+    for column, own in enumerate(members):
+        picks = times[:, column] * len(own)
+        weights[:, own] = rng.multinomial(picks, np.full(len(own), 1 / len(own)))
+    return float((weights @ numerator / (weights @ denominator)).std(ddof=1))

@@ -195,7 +195,7 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
         parts.append("One replicate: direction and size only; nothing is ranked.")
     else:
         parts.append(
-            f"Mean over {evidence.replicates} replicates ± half of its 95% interval (arms paired "
+            f"Mean over {_count(evidence)} replicates ± half of its 95% interval (arms paired "
             "within a replicate; t interval of the randomised-block residual). Bold: the best "
             "ranked arm and all that do not differ from it at 5%, column by column."
         )
@@ -205,6 +205,11 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
     if evidence.ablation["match"].get("unmatched"):
         parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
     return " ".join(parts)
+
+
+def _count(evidence: Evidence) -> str:
+    fewer = any(cell.role == "arm" and cell.nll is None for cell in evidence.cells)
+    return f"{evidence.replicates} (fewer where noted)" if fewer else str(evidence.replicates)
 
 
 def _absolute_caption(evidence: Evidence, published: PublishedTable | None) -> str:

@@ -41,11 +41,16 @@ def tex(value: object) -> str:
     for character in str(value):
         if character in _TEX:
             out.append(_TEX[character])
-        elif character.isascii() and character.isprintable():
+        elif (character.isascii() and character.isprintable()) or _latin(character):
             out.append(character)
         else:
             out.append("?")
     return "".join(out)
+
+
+def _latin(character: str) -> bool:
+    """Return whether LaTeX's default UTF-8 input knows this accented letter."""
+    return character.isalpha() and 0xC0 <= ord(character) < 0x17F
 
 
 def render_html(name: str, **values: Any) -> str:

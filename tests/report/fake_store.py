@@ -351,6 +351,7 @@ SCALE = {
     "checkpoint_every": 200,
 }
 MODEL = {
+    "schema": 1,
     "vocab_size": 4096,
     "dim": 64,
     "num_layers": 2,
