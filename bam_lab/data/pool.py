@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar, TypeVarTuple
 
+from bam_lab.record.processes import end_with_parent
+
 Task = TypeVarTuple("Task")
 Result = TypeVar("Result")
 
@@ -25,8 +27,10 @@ def each(
         for task in tasks:
             yield task, function(*task)
         return
-    # Spawned, not forked: the caller may hold threads.
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as executor:
+    # Spawned, not forked: the caller may hold threads. A killed caller would leave them waiting.
+    with ProcessPoolExecutor(
+        processes, multiprocessing.get_context("spawn"), end_with_parent, (os.getpid(),)
+    ) as executor:
         futures = {executor.submit(function, *task): task for task in tasks}
         try:
             for future in as_completed(futures):

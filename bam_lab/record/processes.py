@@ -1,11 +1,16 @@
-"""Tell whether a process that was once seen is still the same one."""
+"""Tell whether a process is still the one once seen, and end one with its parent."""
 
+import ctypes
 import functools
 import os
+import signal
 import socket
+import sys
 from pathlib import Path
 
 import psutil
+
+_PR_SET_PDEATHSIG = 1
 
 
 @functools.cache
@@ -37,3 +42,11 @@ def is_alive(pid: int, since: float) -> bool:
     """Say whether the process `pid` that started at `since` still runs on this host."""
     now = started(pid)
     return now is not None and abs(now - since) < 0.5
+
+
+def end_with_parent(parent: int) -> None:
+    """On Linux, have the kernel kill this process when `parent`, which started it, ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # It ended before the line above.
+        os._exit(1)

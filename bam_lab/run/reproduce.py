@@ -3,6 +3,7 @@
 No torch here: when every stage is done, no worker starts.
 """
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Literal
 
 from rich.console import Console
 
-from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED
+from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED, InputError
 from bam_lab.record.files import read_json
 from bam_lab.record.numerics import Device, Precision, settle
+from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store
 from bam_lab.run.graph import build_graph, corpus_stage
 from bam_lab.run.index import write_index
@@ -22,6 +24,15 @@ from bam_lab.run.scheduler import Failure, Settings, run_graph, unfinished
 from bam_lab.run.stage import Graph
 from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.load import ResolvedAblation
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "train": ("torch", "lightning", "safetensors", "jaxtyping"),
+    "data": ("tokenizers", "datasketch"),
+}
+USED_BY: dict[str, set[StageName]] = {
+    "train": {"seed_model", "expert", "upcycle", "mixture", "evaluate"},
+    "data": {"corpus", "tokenizer"},
+}
 
 
 @dataclass(frozen=True)
@@ -124,11 +135,32 @@ def build_corpus(
 def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> dict[str, Failure]:
     # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
     numerics = settle(store, options.precision, options.device)
-    if not unfinished(graph, store):
+    left = unfinished(graph, store)
+    if not left:
         return {}
+    require({stage.name for stage in left})
     settings = Settings(numerics, options.workers, options.command)
     with Display(graph, console, options.quiet) as display:
         return run_graph(graph, store, settings, display)
+
+
+def require(stages: set[StageName]) -> None:
+    """See that the packages which these stages import are installed; torch itself is not imported.
+
+    Raises:
+        InputError: naming what is missing and the extras that bring it.
+    """
+    lacking = {
+        extra: [name for name in packages if importlib.util.find_spec(name) is None]
+        for extra, packages in EXTRAS.items()
+        if stages & USED_BY[extra]
+    }
+    lacking = {extra: names for extra, names in lacking.items() if names}
+    if lacking:
+        names = ", ".join(name for found in lacking.values() for name in found)
+        raise InputError(
+            f"{names} must be installed for this. Run: pip install 'bam-lab[{','.join(lacking)}]'"
+        )
 
 
 def _outcome(

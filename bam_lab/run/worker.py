@@ -8,7 +8,6 @@ A worker never outlives its parent: it ends when stdin closes, and on Linux the 
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -25,9 +24,9 @@ from bam_lab.errors import BamLabError
 from bam_lab.record.files import explained, write_json
 from bam_lab.record.manifest import manifest
 from bam_lab.record.numerics import Numerics
+from bam_lab.record.processes import end_with_parent
 from bam_lab.run.context import Diverged, Progress, StageContext, StageFunction, Stopped
 
-_PR_SET_PDEATHSIG = 1
 _REPORT_SECONDS = 0.2
 
 
@@ -56,7 +55,7 @@ class Channel:
 
 def serve(table: Mapping[str, StageFunction]) -> None:
     """Run what the parent asks for, until it closes stdin."""
-    _die_with_parent(int(os.environ["BAM_LAB_PARENT"]))
+    end_with_parent(int(os.environ["BAM_LAB_PARENT"]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, who says stop.
     channel = Channel(os.fdopen(os.dup(1), "w", encoding="utf-8"))
     os.dup2(2, 1)
@@ -66,13 +65,6 @@ def serve(table: Mapping[str, StageFunction]) -> None:
     channel.send({"event": "ready"})
     while True:
         channel.send(_attempt(requests.get(), table, channel, stop))
-
-
-def _die_with_parent(parent: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # It died before the line above.
-        os._exit(1)
 
 
 def _listen(requests: "queue.Queue[dict[str, Any]]", stop: threading.Event) -> None:

@@ -49,7 +49,11 @@ def test_runs_everything_once_and_leaves_an_index(resolved: ResolvedAblation, st
     assert outcome.index is not None
     assert outcome.index.relative_to(store.root) == Path("ablations/ablation-scale/index.json")
     index = json.loads(outcome.index.read_text())
-    assert index["ablation"]["id"] == "ablation" and index["replicates"] == 1 and index["overrides"] == []
+    assert (
+        index["ablation"]["id"] == "ablation"
+        and index["replicates"] == 1
+        and index["overrides"] == []
+    )
     assert index["arms"].keys() == {"btx", "soft"}
     assert index["arms"]["soft"]["budget"]["matched"] is True
     assert index["arms"]["soft"]["method"]["z_loss"] == 0.001  # defaults are shown
@@ -97,6 +101,15 @@ def test_other_numerics_are_refused_even_when_all_is_done(
     run(resolved, store)
     with pytest.raises(InputError, match="must keep its numerics"):
         run_ablation(resolved, store, 1, RunOptions(precision="bf16-mixed"))
+
+
+def test_missing_package_is_told_before_anything_starts(
+    resolved: ResolvedAblation, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = r"tokenizers, datasketch must be installed.*pip install 'bam-lab\[data\]'"
+    with pytest.raises(InputError, match=told):
+        run(resolved, store, BROKEN)
 
 
 AGAIN = """
