@@ -100,7 +100,7 @@ class AttentionExperts(nn.Module):
     def _chosen(self, x: Tensor, routing: Routing, rope: Rope) -> Tensor:
         b, t, d = x.shape
         experts, active = self.query.shape[0], routing.chosen.shape[-1]
-        groups = group(routing.chosen.flatten(0, 1), experts)
+        groups = group(routing.chosen.flatten(0, 1), experts, x.dtype)
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
         q = grouped_linear(tokens, self.query, groups).index_select(0, groups.inverse)
         k, v = project(x, self.key, self.value)
@@ -111,12 +111,12 @@ class AttentionExperts(nn.Module):
 
 
 def attend(
-    q: Float[Tensor, "B T S H*C"],
+    q: Float[Tensor, "B T S HC"],
     k: Float[Tensor, "B T KC"],
     v: Float[Tensor, "B T KC"],
     rope: Rope,
     spec: ModelSpec,
-) -> Float[Tensor, "B T S H*C"]:
+) -> Float[Tensor, "B T S HC"]:
     """Attend with S sets of H query heads.
 
     Keys and values hold either K heads, shared by all sets, or S * K heads, K for each set.

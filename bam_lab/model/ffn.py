@@ -66,7 +66,7 @@ class FFNExperts(nn.Module):
 
     def _chosen(self, x: Tensor, routing: Routing) -> Tensor:
         active = routing.chosen.shape[-1]
-        groups = group(routing.chosen.flatten(0, 1), self.gate.shape[0])
+        groups = group(routing.chosen.flatten(0, 1), self.gate.shape[0], x.dtype)
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
         weights = zip(self.gate, self.up, self.down, strict=True)
         parts = zip(torch.split(tokens, groups.sizes), weights, strict=True)

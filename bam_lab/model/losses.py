@@ -174,7 +174,7 @@ def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
         "balance_loss_attention": attention.weight if attention else 0.0,
         "z_loss": method.z_loss,
     }
-    return sum(weights[name] * loss for name, loss in losses.items())
+    return sum((weights[name] * loss for name, loss in losses.items()), 0.0)
 
 
 def _attention_balance(method: MethodSpec) -> BalanceLoss | None:

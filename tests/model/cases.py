@@ -1,0 +1,89 @@
+"""The conformance list: every routing x keys and values x block that must keep the laws."""
+
+import itertools
+
+import torch
+
+from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    MethodSpec,
+    RouterSpec,
+    SoftRouter,
+    TopKRouter,
+)
+from bam_lab.spec.model import ModelSpec
+
+EXPERTS = 4
+DENSE = DenseMethod(method="dense")
+SOFT = SoftRouter(score="softmax", select="all")
+
+
+def top_k(k: int, renormalize: bool = False) -> TopKRouter:
+    return TopKRouter(score="softmax", select="top_k", top_k=k, renormalize=renormalize)
+
+
+ROUTERS: dict[str, RouterSpec] = {
+    "soft": SOFT,
+    "top-1": top_k(1),
+    "top-2": top_k(2),
+    "top-2-renormalized": top_k(2, renormalize=True),
+}
+
+
+def btx(ffn: RouterSpec, **settings) -> BTXMethod:
+    return BTXMethod(method="btx", ffn_router=ffn, **settings)
+
+
+def bam(kv, attention: RouterSpec, ffn: RouterSpec = ROUTERS["top-1"], **settings) -> BAMMethod:
+    return BAMMethod(method="bam", kv=kv, attention_router=attention, ffn_router=ffn, **settings)
+
+
+METHODS: dict[str, MethodSpec] = {f"btx-{name}": btx(router) for name, router in ROUTERS.items()}
+METHODS |= {
+    f"bam-{kv}-{name}": bam(kv, router)
+    for kv, (name, router) in itertools.product(("shared", "per_expert"), ROUTERS.items())
+}
+METHODS["bam-shared-soft-ffn-top-2-renormalized"] = bam("shared", SOFT, top_k(2, True))
+BLOCKS = ("parallel", "serial")
+CASES = list(itertools.product(METHODS, BLOCKS))
+
+
+def keeps_scale(method: MethodSpec) -> bool:
+    """Return whether all gates of the method sum to 1."""
+    routers = [method.ffn_router]
+    if isinstance(method, BAMMethod):
+        routers.append(method.attention_router)
+    return all(isinstance(r, SoftRouter) or r.renormalize for r in routers)
+
+
+def shape(block: str = "parallel", **changes) -> ModelSpec:
+    """Return a small shape: more tokens than a block of attention, two query heads a key head."""
+    sizes = {
+        "vocab_size": 61,
+        "dim": 16,
+        "num_layers": 2,
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "head_dim": 8,
+        "ffn_dim": 24,
+        "max_seq_len": 150,
+        "tie_embeddings": False,
+        "init_std": 0.2,  # large, so that a broken law moves the logits
+    }
+    return ModelSpec(schema=1, block=block, **(sizes | changes))
+
+
+def model_of(method: MethodSpec, block: str = "parallel", seed: int = 0, **changes) -> Transformer:
+    """Return a random model; its experts all differ and its routers have opinions."""
+    if not isinstance(method, DenseMethod):
+        method = method.model_copy(update={"router_init_std": 0.5})
+    num_experts = 1 if isinstance(method, DenseMethod) else EXPERTS
+    model = Transformer(shape(block, **changes), method, num_experts)
+    return initialise(model, torch.Generator().manual_seed(seed))
+
+
+def text(rows: int = 3, length: int = 100, seed: int = 1) -> torch.Tensor:
+    return torch.randint(61, (rows, length), generator=torch.Generator().manual_seed(seed))

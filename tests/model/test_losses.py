@@ -1,0 +1,101 @@
+"""The chunked next-token loss against all logits at once."""
+
+import pytest
+import torch
+
+from bam_lab.model.losses import (
+    next_token_loss,
+    next_token_loss_reference,
+    router_losses,
+    token_nats,
+    weigh,
+)
+from bam_lab.spec.methods import BalanceLoss
+from tests.model.cases import DENSE, SOFT, bam, btx, model_of, text, top_k
+
+
+def inputs(tokens, scale=1.0):
+    generator = torch.Generator().manual_seed(0)
+    hidden = (torch.randn(2, tokens // 2, 16, generator=generator) * scale).requires_grad_()
+    weight = torch.randn(61, 16, generator=generator).requires_grad_()
+    return hidden, weight, torch.randint(61, (2, tokens // 2), generator=generator)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("tokens", [10, 256, 700])
+def test_float32_equals_the_oracle(tokens, reduction):
+    hidden, weight, targets = inputs(tokens)
+    got = next_token_loss(hidden, weight, targets, reduction)
+    want = next_token_loss_reference(hidden, weight, targets, reduction)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(
+        torch.autograd.grad(3 * got, (hidden, weight)),
+        torch.autograd.grad(3 * want, (hidden, weight)),
+    )
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("tokens", [10, 256, 700])
+def test_bf16_is_as_near_as_unchunked_bf16(tokens, reduction):
+    hidden, weight, targets = inputs(tokens)
+    exact = next_token_loss_reference(hidden, weight, targets, reduction)
+    with torch.autocast("cpu", torch.bfloat16):
+        unchunked = next_token_loss_reference(hidden, weight, targets, reduction)
+        ours = next_token_loss(hidden, weight, targets, reduction)
+    torch.testing.assert_close(ours, exact, rtol=1e-3, atol=0)
+    gradients = [torch.autograd.grad(3 * x, (hidden, weight)) for x in (exact, unchunked, ours)]
+    for want, usual, got in zip(*gradients, strict=True):
+        usual_error, error = ((x - want).norm() / want.norm() for x in (usual, got))
+        assert error < BF16_EXCESS * usual_error
+        assert usual_error < 0.01
+
+
+BF16_EXCESS = 1.25
+"""Our error over that of the same loss unchunked under autocast; 1.0x measured."""
+
+
+def test_bf16_of_hopeless_tokens_is_finite_and_right():
+    """Probabilities below float32's range: the nats come from the logits then."""
+    hidden, weight, targets = inputs(10, scale=60.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = next_token_loss(hidden, weight, targets)
+    want = next_token_loss_reference(hidden, weight, targets)
+    assert want > 150
+    torch.testing.assert_close(got, want, rtol=1e-2, atol=0)
+
+
+def test_token_nats_are_the_losses_terms():
+    hidden, weight, targets = inputs(700)
+    nats = token_nats(hidden, weight, targets)
+    assert nats.shape == targets.shape
+    torch.testing.assert_close(nats.mean(), next_token_loss(hidden, weight, targets).detach())
+
+
+def test_router_losses_are_summed_over_layers_and_weighed():
+    method = bam(
+        "shared",
+        SOFT,
+        top_k(1),
+        balance_loss=BalanceLoss(form="tokens", weight=0.5),
+        attention_balance_loss=BalanceLoss(form="gates", weight=0.25),
+        z_loss=0.125,
+    )
+    model = model_of(method, num_layers=1)
+    twice = model_of(method, num_layers=1)(text())
+    twice = twice._replace(routings=twice.routings * 2)
+    once = router_losses(model(text()), method)
+    assert set(once) == {"balance_loss_ffn", "balance_loss_attention", "z_loss"}
+    for name, value in router_losses(twice, method).items():
+        torch.testing.assert_close(value, 2 * once[name])
+    total = 0.5 * once["balance_loss_ffn"] + 0.25 * once["balance_loss_attention"]
+    torch.testing.assert_close(weigh(once, method), total + 0.125 * once["z_loss"])
+
+
+def test_absent_router_losses_are_absent():
+    assert router_losses(model_of(DENSE)(text()), DENSE) == {}
+    method = btx(top_k(2, True))
+    assert set(router_losses(model_of(method)(text()), method)) == {"balance_loss_ffn"}
+    method = btx(top_k(2, True), balance_loss=None)
+    losses = router_losses(model_of(method)(text()), method)
+    assert losses == {}
+    assert weigh(losses, method) == 0
