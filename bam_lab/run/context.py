@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bam_lab.errors import StageError
 from bam_lab.record.numerics import Numerics
 
 
@@ -28,19 +27,6 @@ class Progress:
 
 class Stopped(Exception):
     """Leave a stage early because the user asked; its checkpoint stays."""
-
-
-class Diverged(StageError):
-    """Stop a stage whose loss is NaN or infinite."""
-
-    def __init__(self, step: int, lr: float, last_checkpoint: int | None):
-        """Say where it happened; `last_checkpoint` is a step."""
-        self.step, self.lr, self.last_checkpoint = step, lr, last_checkpoint
-        kept = "none yet" if last_checkpoint is None else f"step {last_checkpoint}"
-        super().__init__(
-            f"the loss is not finite at step {step} (learning rate {lr:.3g}; last good checkpoint: "
-            f"{kept}). Lower peak_lr or raise warmup_steps of this phase in the scale."
-        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bam_lab.methods import module_of
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record import ledger
-from bam_lab.run.context import Diverged, Progress, StageContext
+from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import CHECKPOINT, TOKENS, decode, decode_method, stream_seed
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.scale import OptimizerSpec
@@ -100,21 +100,18 @@ def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitt
         context.report(Progress(at.step, at.steps, at.tokens_per_s, at.seconds_left))
 
     steps = context.spec["steps"]
-    try:
-        return fit(
-            module,
-            batches,
-            workdir=context.work,
-            precision=context.numerics.precision,
-            device=context.numerics.device,
-            threads=context.threads,
-            checkpoint_every=context.settings["checkpoint_every"],
-            progress=progress,
-            validate=validation(context, module),
-            validate_every=math.ceil(steps / VALIDATIONS),
-        )
-    except callbacks.Diverged as error:
-        raise Diverged(error.step, error.lr, error.last_checkpoint) from error
+    return fit(
+        module,
+        batches,
+        workdir=context.work,
+        precision=context.numerics.precision,
+        device=context.numerics.device,
+        threads=context.threads,
+        checkpoint_every=context.settings["checkpoint_every"],
+        progress=progress,
+        validate=validation(context, module),
+        validate_every=math.ceil(steps / VALIDATIONS),
+    )
 
 
 def validation(context: StageContext, module: TrainedModule) -> Callable[[], dict[str, float]]:

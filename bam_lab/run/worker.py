@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from bam_lab.errors import BamLabError
+from bam_lab.errors import BamLabError, Diverged
 from bam_lab.record.files import explained, write_json
 from bam_lab.record.manifest import manifest
 from bam_lab.record.numerics import Numerics
 from bam_lab.record.processes import end_with_parent
-from bam_lab.run.context import Diverged, Progress, StageContext, StageFunction, Stopped
+from bam_lab.run.context import Progress, StageContext, StageFunction, Stopped
 
 _REPORT_SECONDS = 0.2
 

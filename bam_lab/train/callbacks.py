@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from bam_lab.errors import StageError
+from bam_lab.errors import Diverged
 from bam_lab.record import metrics
 from bam_lab.train import resume
 from bam_lab.train.module import TrainedModule
@@ -26,19 +26,6 @@ class Progress(NamedTuple):
     steps: int
     tokens_per_s: float
     seconds_left: float
-
-
-class Diverged(StageError):
-    """Stop a phase whose loss is NaN or infinite."""
-
-    def __init__(self, step: int, lr: float, last_checkpoint: int | None):
-        """Name the step (the first is 1), its rate, and the step to which a checkpoint reaches."""
-        self.step, self.lr, self.last_checkpoint = step, lr, last_checkpoint
-        kept = "none" if last_checkpoint is None else f"step {last_checkpoint}"
-        super().__init__(
-            f"loss must be finite, got NaN or infinity at step {step} with learning rate {lr:.3g} "
-            f"(last good checkpoint: {kept}). Lower peak_lr or raise warmup_steps of this phase."
-        )
 
 
 class Recorder(Callback):
@@ -80,7 +67,8 @@ class Recorder(Callback):
         module: TrainedModule = pl_module
         step, training = module.first_step + trainer.global_step, module.training_settings
         values = {name: float(value) for name, value in outputs["metrics"].items()}
-        if not math.isfinite(values["loss"]):
+        # The gradient too: it has already spoiled the weights that would be checkpointed.
+        if not math.isfinite(values["loss"] + module.grad_norm):
             raise Diverged(step, training.lr(step - 1), self.last_checkpoint)
         tokens = batch.shape[0] * (batch.shape[1] - 1)
         self._tokens += tokens

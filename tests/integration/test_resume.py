@@ -88,7 +88,7 @@ def test_lost_loss_stops_its_arm_and_no_other(
     assert outcome.failures.keys() == {"mixture soft r0"}
     assert outcome.missing.keys() == {"evaluate mixture soft r0"}
     told = outcome.failures["mixture soft r0"]
-    assert "step 1 (learning rate 0.0015; last good checkpoint: none yet)" in told
+    assert "at step 1 (learning rate 0.0015; last good checkpoint: none yet)" in told
     failed = outcome.graph.arm("soft", 0)
     failure = store.failure(failed.key)
     assert failure is not None

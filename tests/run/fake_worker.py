@@ -6,9 +6,9 @@ import sys
 import time
 from pathlib import Path
 
-from bam_lab.errors import InputError, StageError
+from bam_lab.errors import Diverged, InputError, StageError
 from bam_lab.record.files import write_json
-from bam_lab.run.context import Diverged, Progress, StageContext, Stopped
+from bam_lab.run.context import Progress, StageContext, Stopped
 from bam_lab.run.worker import serve
 
 
