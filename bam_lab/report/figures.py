@@ -7,6 +7,7 @@ and dark schemes. matplotlib is an extra: `available` says whether there can be 
 import importlib.util
 import io
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +159,7 @@ def _svg(figure: "Figure", name: str) -> str:
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(_INK, "currentColor")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     # Ids of one figure must not meet those of another on the same page.
     return (
         text.replace('id="', f'id="{name}-')

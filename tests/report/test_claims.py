@@ -128,7 +128,9 @@ def test_holm_over_claims(evidence_of):
 
 
 def test_roles_are_filled_by_the_first_arm_that_is_there(evidence_of):
-    found = verdict(evidence_of(replicates=5), better("a-role"), roles={"a-role": ["kv-sharing", "soft"]})
+    found = verdict(
+        evidence_of(replicates=5), better("a-role"), roles={"a-role": ["kv-sharing", "soft"]}
+    )
     assert found.verdict == "holds"
 
 
