@@ -85,7 +85,13 @@ def _executed_keys(seq_len: int) -> tuple[float, float]:
     """Return how many keys a token reads, over all attention products of forward and backward."""
     if seq_len > BLOCKED_UP_TO:
         return 2 * seq_len, 5 * seq_len
-    ends = (min(start + BLOCK, seq_len) for start in range(0, seq_len, BLOCK))
+    return 2 * kept_keys(seq_len), 4 * kept_keys(seq_len)
+
+
+def kept_keys(seq_len: int) -> float:
+    """Return for how many keys a token's attention probabilities are kept for the backward."""
+    if seq_len > BLOCKED_UP_TO:
+        return 0.0
     starts = range(0, seq_len, BLOCK)
-    read = sum((end - start) * end for start, end in zip(starts, ends, strict=True))
-    return 2 * read / seq_len, 4 * read / seq_len
+    blocks = ((start, min(start + BLOCK, seq_len)) for start in starts)
+    return sum((end - start) * end for start, end in blocks) / seq_len

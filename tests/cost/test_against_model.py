@@ -1,0 +1,41 @@
+"""What `cost/` states without torch, against the model itself."""
+
+import pytest
+import torch
+
+from bam_lab import resources
+from bam_lab.cost import flops, memory
+from bam_lab.cost.params import count
+from bam_lab.evaluate import heldout
+from bam_lab.model import causal_attention, losses
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.reader import read
+from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, shape
+
+SHAPES = {
+    path.stem: read(path, ModelSpec)
+    for path in sorted((resources.folder("configs") / "model").glob("*.yaml"))
+} | {"serial": shape(block="serial", num_kv_heads=2), "tied": shape(tie_embeddings=True)}
+METHODS = {
+    "dense": (DENSE, 1),
+    "btx": (BTX, 4),
+    "btx-6": (BTX, 6),
+    "kv-sharing": (KV_SHARING, 4),
+    "kv-experts": (KV_EXPERTS, 4),
+}
+
+
+@pytest.mark.parametrize(("method", "experts"), METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("model", SHAPES.values(), ids=SHAPES)
+def test_total_is_the_models_number_of_parameters(model, method, experts):
+    with torch.device("meta"):
+        made = Transformer(model, method, experts)
+    assert count(model, method, experts).total == sum(p.numel() for p in made.parameters())
+
+
+def test_constants_are_the_models():
+    assert causal_attention.BLOCK == flops.BLOCK
+    assert causal_attention.BLOCKED_UP_TO == flops.BLOCKED_UP_TO
+    assert losses.CHUNK == memory.LOGITS_CHUNK_TOKENS
+    assert heldout._ROWS == memory.EVALUATION_SEQUENCES
