@@ -140,8 +140,12 @@ def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> d
         return {}
     require({stage.name for stage in left})
     settings = Settings(numerics, options.workers, options.command)
-    with Display(graph, console, options.quiet) as display:
-        return run_graph(graph, store, settings, display)
+    try:
+        with Display(graph, console, options.quiet) as display:
+            return run_graph(graph, store, settings, display)
+    except KeyboardInterrupt:
+        console.print("stopped; checkpoints are kept. Run the same command again to go on.")
+        raise
 
 
 def require(stages: set[StageName]) -> None:
