@@ -72,6 +72,13 @@ def test_no_document_twice(corpus_spec, corpus_dir):
     assert len(texts) == len(set(texts))
 
 
+def test_the_first_documents_are_of_all_sources(corpus_spec, corpus_dir):
+    for name, domain in corpus_spec.domains.items():
+        rows = list(corpus.read_documents(corpus_dir, name, "train"))
+        first = {row["source"] for row in rows[: len(rows) // 3]}
+        assert first == {source.name for source in domain.sources}
+
+
 def test_a_repeated_document_is_dropped_and_counted(corpus_spec, tmp_path):
     source = corpus_spec.domains["law"].sources[0]
     line = (Path(source.folder) / "statutes.jsonl").read_text().splitlines()[0]
