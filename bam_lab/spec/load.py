@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -105,6 +106,7 @@ def load_ablation(
     problems += arm_problems
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
+        problems += rules.name_problems(document, spec, known_claims(), known_published())
     scale_name = scale or str(document.data.get("scale"))
     recipe_doc = _config(document, "recipe", document.data.get("recipe"), by_file, problems)
     recipe = _checked(recipe_doc, RecipeSpec, problems)
@@ -132,6 +134,17 @@ def load_ablation(
     return ResolvedAblation(
         spec, path, recipe, sizes, scale_name, model, corpus, arms, tuple(overrides)
     )
+
+
+@cache
+def known_claims() -> frozenset[str]:
+    """Return the ids of the shared claims file."""
+    return frozenset(load(resources.folder("ablations") / "claims.yaml").data["claims"])
+
+
+def known_published() -> frozenset[str]:
+    """Return the names of the published tables."""
+    return frozenset(path.stem for path in resources.folder("published").glob("*.yaml"))
 
 
 def _checked(document: Document | None, model: type[Model], problems: list[str]) -> Model | None:

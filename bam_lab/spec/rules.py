@@ -1,6 +1,7 @@
 """The cross-field rules: what single fields cannot know. Each returns problems, none raises."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
@@ -170,4 +171,27 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
         if len(column.split("/")) != 3:
             yield document.problem(
                 ("report", "columns", index), f"must be kind/domain/metric, got {column!r}."
+            )
+
+
+def name_problems(
+    document: Document, spec: AblationSpec, claims: Collection[str], published: Collection[str]
+) -> Iterator[str]:
+    """Check the claims and the published table that an ablation names."""
+    for index, claim in enumerate(spec.claims):
+        if claim not in claims:
+            yield document.problem(
+                ("claims", index),
+                f"must be an id of ablations/claims.yaml, got {claim!r}. {nearest(claim, claims)}",
+            )
+    table = spec.report.published
+    if table and table not in published:
+        yield document.problem(
+            ("report", "published"),
+            f"must name a file of reports/published, got {table!r}. {nearest(table, published)}",
+        )
+    for index, answer in enumerate(spec.answers):
+        if not re.fullmatch(r"[A-D][1-9][0-9]?", answer):
+            yield document.problem(
+                ("answers", index), f"must be a question's id, A1 to D3, got {answer!r}."
             )

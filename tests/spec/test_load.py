@@ -89,6 +89,9 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["arms.soft.kv.deep=1"], "the path must go through mappings"),
         (["id=../../etc"], "id must be lower-case letters"),
         (["common.ffn_router.top_k=one"], "common.ffn_router.top_k must be an integer, got 'one'"),
+        (["claims=[C1, C99]"], "must be an id of ablations/claims.yaml, got 'C99'"),
+        (["report.published=bam-table-66"], "Did you mean `bam-table-6`?"),
+        (["answers=[E1]"], "must be a question's id, A1 to D3, got 'E1'"),
         (["common.ffn_router={score: softmax, select: all}"], "the loss has no effect"),
     ],
 )
