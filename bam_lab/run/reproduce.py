@@ -20,7 +20,7 @@ from bam_lab.run.graph import build_graph, corpus_stage
 from bam_lab.run.index import write_index
 from bam_lab.run.pool import COMMAND
 from bam_lab.run.progress import Display
-from bam_lab.run.scheduler import Failure, Settings, run_graph, unfinished
+from bam_lab.run.scheduler import GraphRun, Settings, run_graph, unfinished
 from bam_lab.run.stage import Graph
 from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.load import ResolvedAblation
@@ -103,18 +103,16 @@ def run_ablation(
     count = resolved.ablation.replicates.count if replicates is None else replicates
     graph = current_graph(resolved, store, count)
     store.prepare()
-    ran = 0
+    before = 0
     if not graph.known:
         only = Graph({graph.corpus.fingerprint: graph.corpus}, False, graph.corpus)
-        failures = _run(only, store, options, console)
-        if failures:
-            return _outcome(graph, None, 0, failures)
-        ran = 1
+        done = _run(only, store, options, console)
+        if done.failures:
+            return _outcome(graph, None, done)
+        before = done.finished
         graph = current_graph(resolved, store, count)
     index = write_index(resolved, graph, store, count)
-    ran += len(unfinished(graph, store))
-    failures = _run(graph, store, options, console)
-    return _outcome(graph, index, ran - len(failures), failures)
+    return _outcome(graph, index, _run(graph, store, options, console), before)
 
 
 def build_corpus(
@@ -127,17 +125,16 @@ def build_corpus(
     store.prepare()
     stage = corpus_stage(corpus)
     graph = Graph({stage.fingerprint: stage}, False, stage)
-    ran = len(unfinished(graph, store))
-    failures = _run(graph, store, options or RunOptions(), console or Console(stderr=True))
-    return _outcome(graph, None, ran - len(failures), failures)
+    done = _run(graph, store, options or RunOptions(), console or Console(stderr=True))
+    return _outcome(graph, None, done)
 
 
-def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> dict[str, Failure]:
+def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> GraphRun:
     # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
     numerics = settle(store, options.precision, options.device)
     left = unfinished(graph, store)
     if not left:
-        return {}
+        return GraphRun(0, {})
     require({stage.name for stage in left})
     settings = Settings(numerics, options.workers, options.command)
     try:
@@ -167,18 +164,17 @@ def require(stages: set[StageName]) -> None:
         )
 
 
-def _outcome(
-    graph: Graph, index: Path | None, ran: int, failures: dict[str, Failure]
-) -> RunOutcome:
+def _outcome(graph: Graph, index: Path | None, done: GraphRun, before: int = 0) -> RunOutcome:
     def told(missing: bool) -> dict[str, str]:
         return {
             graph.stages[fingerprint].label: failure.reason
-            for fingerprint, failure in failures.items()
+            for fingerprint, failure in done.failures.items()
             if failure.missing == missing
         }
 
     code = EXIT_DONE
-    if failures:
-        mendable = all(f.exit_code == EXIT_BAD_INPUT for f in failures.values() if not f.missing)
+    if done.failures:
+        failed = [failure for failure in done.failures.values() if not failure.missing]
+        mendable = all(failure.exit_code == EXIT_BAD_INPUT for failure in failed)
         code = EXIT_BAD_INPUT if mendable else EXIT_STAGE_FAILED
-    return RunOutcome(graph, index, ran, told(False), told(True), code)
+    return RunOutcome(graph, index, before + done.finished, told(False), told(True), code)

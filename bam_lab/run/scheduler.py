@@ -64,6 +64,19 @@ class Failure:
     exit_code: int = EXIT_STAGE_FAILED
 
 
+@dataclass(frozen=True)
+class GraphRun:
+    """Say how a graph went.
+
+    Attributes:
+        finished: stages that this program did.
+        failures: fingerprint -> failure, of the stages that failed or are missing because of one.
+    """
+
+    finished: int
+    failures: dict[str, Failure]
+
+
 @dataclass
 class _Running:
     stage: Stage
@@ -77,13 +90,8 @@ def unfinished(graph: Graph, store: Store) -> list[Stage]:
     return [stage for stage in graph.stages.values() if not store.is_done(stage.key)]
 
 
-def run_graph(
-    graph: Graph, store: Store, settings: Settings, watcher: Watcher
-) -> dict[str, Failure]:
+def run_graph(graph: Graph, store: Store, settings: Settings, watcher: Watcher) -> GraphRun:
     """Run every stage that is not done.
-
-    Returns:
-        fingerprint -> failure, of the stages that failed or are missing because of one that did.
 
     Raises:
         KeyboardInterrupt: the user stopped; checkpoints are kept.
@@ -102,10 +110,11 @@ class _Scheduler:
         self.idle: list[Worker] = []
         self.inbox: queue.Queue[tuple[int, dict[str, Any]]] = queue.Queue()
         self.count = 0
+        self.finished = 0
         self.last_beat = time.monotonic()
         self.behind = _longest_paths(graph)
 
-    def run(self) -> dict[str, Failure]:
+    def run(self) -> GraphRun:
         for stage in self.graph.stages.values():
             self._set(stage, "done" if self.store.is_done(stage.key) else "waiting")
         try:
@@ -120,7 +129,7 @@ class _Scheduler:
             raise
         finally:
             self._close()
-        return self.failures
+        return GraphRun(self.finished, self.failures)
 
     def _set(self, stage: Stage, state: State, reason: str = "") -> None:
         if self.states.get(stage.fingerprint) != state:
@@ -188,7 +197,7 @@ class _Scheduler:
         lease = acquire(self.store, stage.key)
         if lease is None:
             who = holder(self.store, stage.key) or "another process"
-            self._set(stage, "elsewhere", f"done by {who}")
+            self._set(stage, "elsewhere", f"{who} is at it")
             return
         if self.store.is_done(stage.key):  # Published between our look and our lease.
             lease.release()
@@ -265,6 +274,7 @@ class _Scheduler:
     def _finish(self, running: _Running) -> None:
         if running.lease.is_mine():
             self.store.publish(running.stage.key)
+            self.finished += 1
             self._set(running.stage, "done")
         else:  # This machine slept, and another one took the stage over.
             self._set(running.stage, "elsewhere")

@@ -16,7 +16,7 @@ from fakes import COMMAND, SETTINGS, Recorder, graph, stage
 
 from bam_lab.record.lease import acquire
 from bam_lab.record.store import Store
-from bam_lab.run.scheduler import run_graph, unfinished
+from bam_lab.run.scheduler import GraphRun, run_graph, unfinished
 
 HERE = Path(__file__).parent
 
@@ -46,7 +46,7 @@ def test_runs_inputs_first_and_every_stage_once(store: Store, tmp_path: Path) ->
     last = stage("last", attempts, needs=(left, right))
     whole = graph(first, left, right, last)
     recorder = Recorder()
-    assert run_graph(whole, store, SETTINGS, recorder) == {}
+    assert run_graph(whole, store, SETTINGS, recorder) == GraphRun(4, {})
     order = lines(attempts)
     assert sorted(order) == ["first", "last", "left", "right"]
     assert order[0] == "first" and order[-1] == "last"
@@ -86,7 +86,9 @@ def test_failed_stage_takes_its_dependents_only(
     after = stage("after", attempts, needs=(bad,))
     last = stage("last", attempts, needs=(after,))
     good = stage("good", attempts, seconds=0.5)
-    failures = run_graph(graph(bad, after, last, good), store, SETTINGS, Recorder())
+    done = run_graph(graph(bad, after, last, good), store, SETTINGS, Recorder())
+    failures = done.failures
+    assert done.finished == 1
     assert store.is_done(good.key) and not store.is_done(bad.key)
     assert failures.keys() == {bad.fingerprint, after.fingerprint, last.fingerprint}
     found = failures[bad.fingerprint]
@@ -124,7 +126,7 @@ def test_waits_for_a_stage_that_another_holds(store: Store, tmp_path: Path) -> N
 
     thread = threading.Thread(target=finish)
     thread.start()
-    assert run_graph(graph(held, free), store, SETTINGS, recorder) == {}
+    assert run_graph(graph(held, free), store, SETTINGS, recorder) == GraphRun(1, {})
     thread.join()
     assert lines(attempts) == ["free"]
     assert any(state == "elsewhere" for _, state, _ in recorder.states)
@@ -143,8 +145,8 @@ middle = [stage(f"middle{{i}}", attempts, needs=(first,)) for i in range(6)]
 slow = stage("slow", attempts, needs=(first,), do=sys.argv[3], seconds=0.3)
 last = stage("last", attempts, needs=(*middle, slow))
 store = Store(Path(sys.argv[1]))
-failures = run_graph(graph(first, *middle, slow, last), store, SETTINGS, Recorder())
-sys.exit(1 if failures else 0)
+done = run_graph(graph(first, *middle, slow, last), store, SETTINGS, Recorder())
+sys.exit(1 if done.failures else 0)
 """
 
 
@@ -217,4 +219,5 @@ def test_worker_ends_when_its_stdin_closes(tmp_path: Path) -> None:
 def test_wide_stage_runs_alone(store: Store, tmp_path: Path) -> None:
     attempts = tmp_path / "attempts"
     wide = stage("wide", attempts, threads=10_000)
-    assert run_graph(graph(wide, stage("thin", attempts)), store, SETTINGS, Recorder()) == {}
+    both = graph(wide, stage("thin", attempts))
+    assert run_graph(both, store, SETTINGS, Recorder()) == GraphRun(2, {})
