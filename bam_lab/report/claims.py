@@ -19,6 +19,8 @@ from bam_lab.report.stats import LEVEL, block_difference, holm
 from bam_lab.spec.claims import BetterTest, Claim, CostTest, DiagonalTest, NoGainTest, Test, quorum
 
 NOT_JUDGED = "not judged (1 replicate)"
+MANY = 6
+"""Comparisons beyond which a sentence does not list them."""
 
 
 class NotMeasured(Exception):
@@ -130,9 +132,11 @@ def _judgement(
 
 def _sizes(part: Part, delta: float) -> str:
     agree, count = sum(leaf.agrees(delta) for leaf in part.leaves), len(part.leaves)
+    sizes = ", ".join(f"{leaf.place} {leaf.size()}" for leaf in part.leaves)
+    sizes = f" ({sizes})" if count <= MANY else ""
     if count == 1:
-        return f"the size {'agrees' if agree else 'does not agree'} with the claim"
-    return f"the size agrees with the claim in {agree} of {count}"
+        return f"the size {'agrees' if agree else 'does not agree'} with the claim{sizes}"
+    return f"the size agrees with the claim in {agree} of {count}{sizes}"
 
 
 def _tally(part: Part, delta: float) -> str:
@@ -200,7 +204,7 @@ def _compared(
             where = evidence.domains if domain == AVERAGE else (domain,)
             why = next(filter(None, (missing_reason(evidence, arm, where) for arm in arms)), "")
             raise NotMeasured(why or f"{' and '.join(arms)} share no replicate")
-        leaves.append(Leaf(f"{arms[0]} against {arms[1]}, {domain}", kind, difference))
+        leaves.append(Leaf(f"{arms[0]} against {arms[1]}, {domain}", domain, kind, difference))
     return Part(_text(test), tuple(leaves), wanted)
 
 
@@ -226,7 +230,8 @@ def _diagonal(evidence: Evidence, test: DiagonalTest) -> Part:
         for other, difference in compared.items():
             if difference is None:
                 raise NotMeasured(f"{domain} expert or {other} has no score on {domain}")
-            leaves.append(Leaf(f"{domain} expert against {other}, {domain}", "better", difference))
+            label = f"{domain} expert against {other}, {domain}"
+            leaves.append(Leaf(label, domain, "better", difference))
     return Part(_text(test), tuple(leaves), len(leaves))
 
 
@@ -240,7 +245,9 @@ def _cost(evidence: Evidence, claim: Claim, test: CostTest) -> Part:
         exact = mine * num_experts_of(evidence, first) == theirs
     text = f"{mine:,} against {theirs:,} ({mine / theirs:.3f})"
     return Part(
-        _text(test), (Leaf(f"{first} against {second}", "better", exact=exact, text=text),), 1
+        _text(test),
+        (Leaf(f"{first} against {second}", test.measure, "better", exact=exact, text=text),),
+        1,
     )
 
 

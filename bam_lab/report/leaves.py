@@ -40,12 +40,14 @@ class Leaf:
     """Hold one comparison.
 
     Attributes:
+        place: the domain, or what else tells this comparison from its neighbours.
         kind: `better` (first is lower by at least delta) or `no_gain` (it is not).
         difference: first minus second in nats; None for an exact test.
         exact: for a test without error: what is compared, and whether it is as claimed.
     """
 
     label: str
+    place: str
     kind: Literal["better", "no_gain"]
     difference: Difference | None = None
     exact: bool | None = None

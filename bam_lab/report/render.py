@@ -35,7 +35,7 @@ from bam_lab.report.sections import (
 )
 from bam_lab.report.step0 import receipts_table, step0_table
 from bam_lab.report.table import Table, to_csv, to_rich
-from bam_lab.report.tables import absolute_table, effects_table
+from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.templates import render_html, render_tex
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.published import PublishedTable
@@ -101,6 +101,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     tables: dict[str, Table | None] = {
         "effects": effects,
         "absolute": absolute,
+        "noise": noise_table(evidence),
         "match": match_table(evidence),
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
@@ -198,6 +199,16 @@ def _summary(
                 "details": judged.details,
                 "scope": judged.scope,
                 "printed_supports": judged.claim.printed.supports,
+                "comparisons": [
+                    {
+                        "test": part.text,
+                        "what": leaf.label,
+                        "size": leaf.size(),
+                        "verdict": leaf.verdict(nats(evidence.delta)),
+                    }
+                    for part in judged.parts
+                    for leaf in part.leaves
+                ],
             }
             for judged in judgements
         ],

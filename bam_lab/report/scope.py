@@ -22,7 +22,7 @@ def scope(evidence: Evidence) -> str:
     count = evidence.replicates
     replicates = "1 replicate" if count == 1 else f"{count} replicates, each redoing {redone}"
     return (
-        f"{evidence.scale} scale; baseline {evidence.baseline} with {number(params['total'])} "
+        f"scale {evidence.scale}; baseline {evidence.baseline} with {number(params['total'])} "
         f"parameters ({number(params['active'])} active) and {number(budget['tokens'])} "
         f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {corpus}; {replicates}"
     )

@@ -49,7 +49,7 @@ def diagonal_lines(evidence: Evidence) -> list[str]:
         if len(found) < len(compared):
             lines.append(f"{domain} expert: not measured")
             continue
-        leaves = {other: Leaf(other, "better", gap) for other, gap in found.items()}
+        leaves = {other: Leaf(other, domain, "better", gap) for other, gap in found.items()}
         nearest = max(found, key=lambda other: found[other].mean)
         size = f"{leaves[nearest].size()} of perplexity against the next best, {names[nearest]}"
         if not found[nearest].judged:
@@ -82,7 +82,10 @@ def routing_table(evidence: Evidence) -> Table | None:
     return Table(
         label="routing",
         title="Auxiliary losses and routing",
-        caption="Mean over the last tenth of the logged steps, and over replicates; unweighted.",
+        caption=(
+            "Mean over the last tenth of the logged steps, and over replicates; losses unweighted, "
+            "summed over layers."
+        ),
         corner="arm",
         columns=tuple(Column(key.replace("_", " ")) for key in keys),
         rows=tuple(hoist(row) for row in rows),

@@ -44,8 +44,8 @@ def receipts_table(evidence: Evidence) -> Table | None:
         title="Proofs at step 0",
         caption=(
             "Gate sum: mean over tokens of a router's gates, the factor on the layer's output if "
-            "the experts were equal, with what near-uniform routers give. Causality and batch "
-            "invariance: the largest change of a logit that must not move when later tokens or "
+            "the experts were equal; in brackets what near-uniform routers give. Causality and "
+            "batch invariance: the largest change of a logit that must not move when later tokens or "
             "other rows change. Routers: how many get a gradient from the language-model loss "
             "alone once experts differ."
         ),
@@ -82,7 +82,8 @@ def _receipt_values(own: Sequence[Receipt]) -> Iterator[Value]:
     for law in ("causality", "batch_invariance"):
         worst = max(fact[law]["max_logit_change"] for fact in facts)
         holds = all(fact[law]["holds"] for fact in facts)
-        yield Value(f"{'holds' if holds else 'BROKEN'} ({worst:.1e})", worst, runs=runs)
+        moved = f"{worst:.1e}" if worst else "0"
+        yield Value(f"{'holds' if holds else 'BROKEN'} ({moved})", worst, runs=runs)
     learns = [g["learns"] for fact in facts for g in fact.get("router_gradients", {}).values()]
     text = f"{sum(learns)} of {len(learns)}"
     yield Value(text, float(sum(learns)), runs=runs) if learns else nothing("no router")

@@ -152,7 +152,7 @@ def to_csv(tables: list[Table]) -> str:
 def to_rich(table: Table) -> RichTable:
     """Return the table for a terminal: the columns of a group one under another in one cell."""
     under = " / ".join(dict.fromkeys(column.name for column in table.columns if column.group))
-    title = f"{table.title}\n({under})" if under else table.title
+    title = f"{table.title}\n({under})" if " / " in under else table.title
     shown = RichTable(
         title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )

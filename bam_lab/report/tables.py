@@ -65,6 +65,46 @@ def absolute_table(evidence: Evidence, published: PublishedTable | None) -> Tabl
     )
 
 
+def noise_table(evidence: Evidence) -> Table | None:
+    """Return the evaluation noise; None where nothing was evaluated."""
+    if not evidence.noise:
+        return None
+    known = {(noise.arm, noise.domain): noise for noise in evidence.noise}
+    columns, rows = [], []
+    for domain in evidence.domains:
+        columns += [Column("change, %", domain), Column("bits/byte", domain)]
+    for arm in arms_in_order(evidence):
+        values = []
+        for domain in evidence.domains:
+            noise = known.get((arm, domain))
+            if noise is None:
+                values += [missing(missing_reason(evidence, arm, (domain,)))] * 2
+                continue
+            change = 100 * noise.difference_se
+            runs = runs_of(evidence, arm, (domain,))
+            values += [
+                nothing("the baseline") if arm == evidence.baseline else _se(change, 2, runs),
+                _se(noise.bits_per_byte_se, 3, runs),
+            ]
+        rows.append(hoist(Row(arm, tuple(values), "baseline" if arm == evidence.baseline else "")))
+    return Table(
+        label="noise",
+        title="Evaluation noise",
+        caption=(
+            "Standard error of the change against the baseline and of bits per byte if other "
+            "held-out documents of such sources had been read: a bootstrap over documents, sources "
+            "drawn first. It is the noise of the test set, not of training."
+        ),
+        corner="arm",
+        columns=tuple(columns),
+        rows=tuple(rows),
+    )
+
+
+def _se(value: float, digits: int, runs: tuple[str, ...]) -> Value:
+    return Value(f"{value:.{digits}f}", value, runs=runs)
+
+
 def arms_in_order(evidence: Evidence) -> list[str]:
     """Return the baseline, the other ranked arms, then those that are not ranked."""
     others = [arm.name for arm in evidence.arms if arm.name != evidence.baseline]

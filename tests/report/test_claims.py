@@ -77,7 +77,7 @@ def test_one_replicate_is_not_judged_however_large_the_effect(evidence_of):
 
 def test_every_verdict_prints_its_scope(evidence_of):
     for found in judge(evidence_of(replicates=5), {"X": claim(better())}):
-        for part in ("nano scale", "700k parameters", "4.10M mixture-phase tokens", "feedbeef",
+        for part in ("scale nano", "700k parameters", "4.10M mixture-phase tokens", "feedbeef",
                      "5 replicates, each redoing branches and mixture phase", "FLOPs"):  # fmt: skip
             assert part in found.scope
 
