@@ -89,7 +89,7 @@ def find(corpus: str, root: Path) -> Path:
     Raises:
         InputError: the store does not hold it.
     """
-    from bam_lab.run.graph import corpus_stage
+    from bam_lab.run.stage_specs import corpus_stage
 
     key = corpus_stage(spec_of(corpus)).key
     if not Store(root).is_done(key):

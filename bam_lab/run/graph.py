@@ -7,34 +7,25 @@ number; everything else is shared. The corpus is addressed by its content, so un
 fingerprints after it are not known (`Graph.known` is False, and its keys mean nothing).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bam_lab.cost.match import (
-    ArmBudget,
-    PhaseBudget,
-    expert_budget,
-    mixed,
-    seed_budget,
-    solve,
-    used_branches,
-)
-from bam_lab.data.files import inputs_digest
+from bam_lab.cost.match import ArmBudget, expert_budget, mixed, seed_budget, solve, used_branches
 from bam_lab.errors import SpecError
-from bam_lab.record.stages import StageName
-from bam_lab.run.stage import Graph, Stage, identify, plain
-from bam_lab.spec.corpus import CorpusSpec, identity
+from bam_lab.run.stage import Graph, Stage, plain
+from bam_lab.run.stage_specs import (
+    corpus_stage,
+    evaluation_stage,
+    named,
+    tokenizer_stage,
+    training_stage,
+    upcycle_stage,
+)
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import is_mixture
 from bam_lab.spec.recipe import SEED_MODEL
-from bam_lab.spec.scale import PhaseSize
 
 UNKNOWN_DIGEST = "known after the corpus is built"
-SPLITS = ("valid", "test")
-# Guesses of one core, for the order of the queue and the bar's weights only.
-_FLOPS_A_SECOND = 2e10
-_CORPUS_SECONDS, _TOKENIZER_SECONDS, _UPCYCLE_SECONDS = 120.0, 30.0, 3.0
 
 
 @dataclass
@@ -63,7 +54,8 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     budgets = solve(resolved)
     corpus = corpus_stage(resolved.corpus)
     builder = _Builder(resolved, {corpus.fingerprint: corpus})
-    tokenizer = _add_tokenizer(builder, corpus, corpus_digest or UNKNOWN_DIGEST)
+    digest = corpus_digest or UNKNOWN_DIGEST
+    tokenizer = builder.add(tokenizer_stage(corpus, resolved.model.vocab_size, digest))
     for number in range(replicates):
         seed_model = _add_seed_model(builder, tokenizer, number)
         experts = {SEED_MODEL: seed_model}
@@ -73,44 +65,10 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     return Graph(builder.stages, corpus_digest is not None, corpus)
 
 
-def corpus_stage(corpus: CorpusSpec) -> Stage:
-    """Return the stage that builds the corpus; it changes when a local text file does."""
-    spec = {"corpus": identity(corpus), "files": inputs_digest(corpus)}
-    return Stage(
-        name="corpus",
-        label="corpus",
-        spec=spec,
-        inputs={},
-        fingerprint=identify("corpus", spec, {}),
-        threads=1,
-        seconds=_CORPUS_SECONDS,
-        role="corpus",
-        # Where local files lie is needed to read them, and is no part of what they are.
-        settings={"corpus": corpus.model_dump(mode="json", by_alias=True)},
-    )
-
-
-def _add_tokenizer(builder: _Builder, corpus: Stage, digest: str) -> str:
-    spec = {"vocab_size": builder.resolved.model.vocab_size, "corpus_digest": digest}
-    return builder.add(
-        Stage(
-            name="tokenizer",
-            label="tokenizer",
-            spec=spec,
-            inputs={"corpus": corpus.fingerprint},
-            # By the corpus's content, not by how it was made.
-            fingerprint=identify("tokenizer", spec, {}),
-            threads=1,
-            seconds=_TOKENIZER_SECONDS,
-            role="tokenizer",
-        )
-    )
-
-
 def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:
     resolved = builder.resolved
     redone = resolved.ablation.replicates.from_ == "seed"
-    stage = _training(
+    stage = training_stage(
         resolved,
         "seed_model",
         size=resolved.scale.phases.seed_model,
@@ -119,9 +77,9 @@ def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:
         details={"mix": resolved.recipe.seed_model.mix, "method": {"method": "dense"}},
         rng_seed=number if redone else 0,
     )
-    stage = _named(stage, SEED_MODEL, replicate=number if redone else None)
+    stage = named(stage, SEED_MODEL, replicate=number if redone else None)
     fingerprint = builder.add(stage)
-    _add_evaluation(builder, stage, tokenizer, "seed_model")
+    builder.add(evaluation_stage(resolved, stage, tokenizer, "seed_model"))
     return fingerprint
 
 
@@ -132,7 +90,7 @@ def _add_expert(
     redone = resolved.ablation.replicates.from_ != "mixture"
     share = 0.0 if domain == recipe.general else recipe.expert.general_share
     mix = {domain: 1.0 - share} | ({recipe.general: share} if share else {})
-    stage = _training(
+    stage = training_stage(
         resolved,
         "expert",
         size=resolved.scale.phases.expert,
@@ -141,11 +99,11 @@ def _add_expert(
         details={"mix": mix, "method": {"method": "dense"}},
         rng_seed=number if redone else 0,
     )
-    stage = _named(
+    stage = named(
         replace(stage, domain=domain), f"expert {domain}", replicate=number if redone else None
     )
     fingerprint = builder.add(stage)
-    _add_evaluation(builder, stage, tokenizer, "expert")
+    builder.add(evaluation_stage(resolved, stage, tokenizer, "expert"))
     return fingerprint
 
 
@@ -169,7 +127,7 @@ def _add_arms(
             continue
         taken[stage.fingerprint] = arm
         builder.add(stage)
-        _add_evaluation(builder, stage, tokenizer, "arm")
+        builder.add(evaluation_stage(resolved, stage, tokenizer, "arm"))
     if problems:
         raise SpecError(problems)
 
@@ -190,18 +148,18 @@ def _mixture(
     details["method"].pop("experts", None)
     if is_mixture(method):
         names = mixed(resolved, method)
-        upcycle = _named(
-            _upcycle(resolved, details["method"], names, experts, tokenizer, number),
+        upcycle = named(
+            upcycle_stage(resolved, details["method"], names, experts, tokenizer, number),
             f"upcycle {arm}",
             arm=arm,
             replicate=number,
         )
         builder.add(upcycle)
-        _add_evaluation(builder, upcycle, tokenizer, "step-0")
+        builder.add(evaluation_stage(resolved, upcycle, tokenizer, "step-0"))
         inputs["upcycle"] = upcycle.fingerprint
     else:
         inputs["seed_model"] = experts[SEED_MODEL]
-    stage = _training(
+    stage = training_stage(
         resolved,
         "mixture",
         size=resolved.scale.phases.mixture,
@@ -210,119 +168,4 @@ def _mixture(
         details=details,
         rng_seed=number,
     )
-    return _named(stage, f"mixture {arm}", arm=arm, replicate=number)
-
-
-def _upcycle(
-    resolved: ResolvedAblation,
-    method: dict[str, Any],
-    names: tuple[str, ...],
-    experts: dict[str, str],
-    tokenizer: str,
-    number: int,
-) -> Stage:
-    inputs = {f"expert{i}": experts[name] for i, name in enumerate(names)}
-    inputs["tokenizer"] = tokenizer
-    spec = {"model": plain(resolved.model), "method": method, "rng_seed": number}
-    return Stage(
-        name="upcycle",
-        label="upcycle",
-        spec=spec,
-        inputs=inputs,
-        fingerprint=identify("upcycle", spec, inputs),
-        threads=resolved.scale.phases.mixture.threads,
-        seconds=_UPCYCLE_SECONDS,
-        role="upcycle",
-        settings={"experts": list(names), "domains": domains(resolved)},
-    )
-
-
-def _training(
-    resolved: ResolvedAblation,
-    name: StageName,
-    *,
-    size: PhaseSize,
-    budget: PhaseBudget,
-    inputs: dict[str, str],
-    details: dict[str, Any],
-    rng_seed: int,
-) -> Stage:
-    """Return a training stage of `budget.steps` steps."""
-    sizes = plain(size)
-    del sizes["tokens"]  # the steps say it
-    spec = {
-        "model": plain(resolved.model),
-        "optimizer": plain(resolved.scale.optimizer),
-        "size": sizes,
-        "steps": budget.steps,
-        "rng_seed": rng_seed,
-        **plain(details),
-    }
-    return Stage(
-        name=name,
-        label=name,
-        spec=spec,
-        inputs=inputs,
-        fingerprint=identify(name, spec, inputs),
-        threads=size.threads,
-        seconds=budget.training_flops / _FLOPS_A_SECOND / size.threads,
-        role=name,
-        settings={
-            "checkpoint_every": resolved.scale.checkpoint_every,
-            "domains": domains(resolved),
-            "budget": {
-                "training_flops": budget.training_flops,
-                "executed_flops": budget.executed_flops,
-                "params_total": budget.params.total,
-                "params_active": budget.params.active,
-            },
-        },
-    )
-
-
-def _add_evaluation(builder: _Builder, model: Stage, tokenizer: str, role: str) -> None:
-    resolved = builder.resolved
-    size = resolved.scale.evaluation
-    spec = {
-        "model": plain(resolved.model),
-        "tokens_per_domain": size.tokens_per_domain,
-        "domains": domains(resolved),
-        "splits": list(SPLITS),
-        "threads": size.threads,
-    }
-    inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
-    read = size.tokens_per_domain * len(domains(resolved)) * len(SPLITS)
-    budget = seed_budget(resolved)
-    seconds = budget.flops.model_forward * read / _FLOPS_A_SECOND / size.threads
-    builder.add(
-        Stage(
-            name="evaluate",
-            label=f"evaluate {model.label}",
-            spec=spec,
-            inputs=inputs,
-            fingerprint=identify("evaluate", spec, inputs),
-            threads=size.threads,
-            seconds=seconds,
-            role=role,
-            arm=model.arm,
-            replicate=model.replicate,
-            domain=model.domain,
-        )
-    )
-
-
-def _named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = None) -> Stage:
-    text = label if replicate is None else f"{label} r{replicate}"
-    return replace(stage, label=text, arm=arm, replicate=replicate)
-
-
-def domains(resolved: ResolvedAblation) -> list[str]:
-    """Return every domain that the recipe reads, the general one first; all are evaluated."""
-    recipe = resolved.recipe
-    names: Iterable[str] = [
-        recipe.general,
-        *recipe.seed_model.mix,
-        *recipe.expert.domains,
-        *recipe.mixture.mix,
-    ]
-    return list(dict.fromkeys(names))
+    return named(stage, f"mixture {arm}", arm=arm, replicate=number)

@@ -11,8 +11,8 @@ from typing import Any
 from bam_lab.cost.match import mixed, solve
 from bam_lab.record.files import make_folder, write_json
 from bam_lab.record.store import Store
-from bam_lab.run.graph import domains
 from bam_lab.run.stage import Graph, Stage
+from bam_lab.run.stage_specs import domains
 from bam_lab.spec.base import Spec
 from bam_lab.spec.load import ResolvedAblation
 

@@ -1,0 +1,165 @@
+"""What each stage's spec holds, and so what its fingerprint covers."""
+
+from dataclasses import replace
+from typing import Any
+
+from bam_lab.cost.match import PhaseBudget, seed_budget
+from bam_lab.data.files import inputs_digest
+from bam_lab.record.stages import StageName
+from bam_lab.run.stage import Stage, identify, plain
+from bam_lab.spec.corpus import CorpusSpec, identity
+from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.scale import PhaseSize
+
+SPLITS = ("valid", "test")
+# Guesses of one core, for the order of the queue and the bar's weights only.
+_FLOPS_A_SECOND = 2e10
+_CORPUS_SECONDS, _TOKENIZER_SECONDS, _UPCYCLE_SECONDS = 120.0, 30.0, 3.0
+
+
+def corpus_stage(corpus: CorpusSpec) -> Stage:
+    """Return the stage that builds the corpus; it changes when a local text file does."""
+    spec = {"corpus": identity(corpus), "files": inputs_digest(corpus)}
+    return Stage(
+        name="corpus",
+        label="corpus",
+        spec=spec,
+        inputs={},
+        fingerprint=identify("corpus", spec, {}),
+        threads=1,
+        seconds=_CORPUS_SECONDS,
+        role="corpus",
+        # Where local files lie is needed to read them, and is no part of what they are.
+        settings={"corpus": corpus.model_dump(mode="json", by_alias=True)},
+    )
+
+
+def tokenizer_stage(corpus: Stage, vocab_size: int, corpus_digest: str) -> Stage:
+    """Return the stage that trains the tokenizer and encodes the corpus."""
+    spec = {"vocab_size": vocab_size, "corpus_digest": corpus_digest}
+    return Stage(
+        name="tokenizer",
+        label="tokenizer",
+        spec=spec,
+        inputs={"corpus": corpus.fingerprint},
+        # By the corpus's content, not by how it was made.
+        fingerprint=identify("tokenizer", spec, {}),
+        threads=1,
+        seconds=_TOKENIZER_SECONDS,
+        role="tokenizer",
+    )
+
+
+def training_stage(
+    resolved: ResolvedAblation,
+    name: StageName,
+    *,
+    size: PhaseSize,
+    budget: PhaseBudget,
+    inputs: dict[str, str],
+    details: dict[str, Any],
+    rng_seed: int,
+) -> Stage:
+    """Return a training stage of `budget.steps` steps."""
+    sizes = plain(size)
+    del sizes["tokens"]  # the steps say it
+    spec = {
+        "model": plain(resolved.model),
+        "optimizer": plain(resolved.scale.optimizer),
+        "size": sizes,
+        "steps": budget.steps,
+        "rng_seed": rng_seed,
+        **plain(details),
+    }
+    return Stage(
+        name=name,
+        label=name,
+        spec=spec,
+        inputs=inputs,
+        fingerprint=identify(name, spec, inputs),
+        threads=size.threads,
+        seconds=budget.training_flops / _FLOPS_A_SECOND / size.threads,
+        role=name,
+        settings={
+            "checkpoint_every": resolved.scale.checkpoint_every,
+            "domains": domains(resolved),
+            "budget": {
+                "training_flops": budget.training_flops,
+                "executed_flops": budget.executed_flops,
+                "params_total": budget.params.total,
+                "params_active": budget.params.active,
+            },
+        },
+    )
+
+
+def upcycle_stage(
+    resolved: ResolvedAblation,
+    method: dict[str, Any],
+    names: tuple[str, ...],
+    experts: dict[str, str],
+    tokenizer: str,
+    number: int,
+) -> Stage:
+    """Return the stage that mixes the dense experts `names`, and proves the result at step 0."""
+    inputs = {f"expert{i}": experts[name] for i, name in enumerate(names)}
+    inputs["tokenizer"] = tokenizer
+    spec = {"model": plain(resolved.model), "method": method, "rng_seed": number}
+    return Stage(
+        name="upcycle",
+        label="upcycle",
+        spec=spec,
+        inputs=inputs,
+        fingerprint=identify("upcycle", spec, inputs),
+        threads=resolved.scale.phases.mixture.threads,
+        seconds=_UPCYCLE_SECONDS,
+        role="upcycle",
+        settings={"experts": list(names), "domains": domains(resolved)},
+    )
+
+
+def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, role: str) -> Stage:
+    """Return the stage that scores the model which `model` leaves."""
+    size = resolved.scale.evaluation
+    spec = {
+        "model": plain(resolved.model),
+        "tokens_per_domain": size.tokens_per_domain,
+        "domains": domains(resolved),
+        "splits": list(SPLITS),
+        "threads": size.threads,
+    }
+    inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
+    read = size.tokens_per_domain * len(domains(resolved)) * len(SPLITS)
+    budget = seed_budget(resolved)
+    seconds = budget.flops.model_forward * read / _FLOPS_A_SECOND / size.threads
+    return Stage(
+        name="evaluate",
+        label=f"evaluate {model.label}",
+        spec=spec,
+        inputs=inputs,
+        fingerprint=identify("evaluate", spec, inputs),
+        threads=size.threads,
+        seconds=seconds,
+        role=role,
+        arm=model.arm,
+        replicate=model.replicate,
+        domain=model.domain,
+    )
+
+
+def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = None) -> Stage:
+    """Return the stage under another label, for an arm and a replicate (None: shared)."""
+    text = label if replicate is None else f"{label} r{replicate}"
+    return replace(stage, label=text, arm=arm, replicate=replicate)
+
+
+def domains(resolved: ResolvedAblation) -> list[str]:
+    """Return every domain that the recipe reads, the general one first; all are evaluated."""
+    recipe = resolved.recipe
+    names = [
+        recipe.general,
+        *recipe.seed_model.mix,
+        *recipe.expert.domains,
+        *recipe.mixture.mix,
+    ]
+    return list(dict.fromkeys(names))
