@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bam_lab.spec.scale import OptimizerSpec, PhaseSize
 from bam_lab.train.schedule import learning_rate
 
 
@@ -43,20 +42,6 @@ class Training:
 
 
 DEFAULTS = Training()
-
-
-def phase_training(phase: PhaseSize, optimizer: OptimizerSpec, steps: int) -> Training:
-    """Return the settings of a scale's phase that was solved to `steps` steps."""
-    return Training(
-        steps=steps,
-        peak_lr=phase.peak_lr,
-        warmup_steps=phase.warmup_steps,
-        final_lr_share=phase.final_lr_share,
-        beta1=optimizer.beta1,
-        beta2=optimizer.beta2,
-        weight_decay=optimizer.weight_decay,
-        grad_clip=optimizer.grad_clip,
-    )
 
 
 def adamw(model: nn.Module, training: Training) -> torch.optim.AdamW:

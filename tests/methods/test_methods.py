@@ -1,0 +1,98 @@
+"""One line from dense modules to a mixture, its defaults, and its loss."""
+
+import pytest
+import torch
+
+from bam_lab.methods import BAM, BTX, Dense, module_of
+from bam_lab.model.losses import next_token_loss
+from bam_lab.spec.methods import BalanceLoss
+from bam_lab.train.optim import DEFAULTS, Training, adamw
+from tests.model.cases import EXPERTS, shape, text, top_k
+
+
+def dense(count=EXPERTS):
+    return [Dense.from_scratch(shape(), rng_seed=i) for i in range(count)]
+
+
+def test_btx_has_the_papers_defaults():
+    method = BTX.from_experts(dense()).model.method
+    assert method.ffn_router == top_k(2, renormalize=True)
+    assert method.balance_loss == BalanceLoss(form="gates", weight=0.01)
+    assert method.z_loss == 0
+
+
+@pytest.mark.parametrize("kv", ["shared", "per_expert"])
+def test_bam_has_the_papers_defaults(kv):
+    method = BAM.from_experts(dense(), kv=kv).model.method
+    assert method.kv == kv
+    assert method.attention_router.select == "all"
+    assert method.ffn_router == top_k(1)
+    assert method.balance_loss == BalanceLoss(form="tokens", weight=0.01)
+    assert method.attention_balance_loss is None
+    assert method.z_loss == 0.001
+
+
+def test_experts_stand_in_the_order_given():
+    experts = dense(3)
+    mixture = BAM.from_experts(experts, kv="per_expert").model
+    assert mixture.num_experts == 3
+    for i, expert in enumerate(experts):
+        assert torch.equal(mixture.layers[0].attention.key[i], expert.model.layers[0].attention.key)
+
+
+def test_rng_seed_draws_the_routers_only():
+    experts = dense(2)
+    one, same, other = (BTX.from_experts(experts, rng_seed=s).model for s in (0, 0, 1))
+    for (name, a), b, c in zip(
+        one.named_parameters(), same.parameters(), other.parameters(), strict=True
+    ):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c) != name.endswith("router")
+
+
+def test_from_seed_makes_copies():
+    seed_model = Dense.from_scratch(shape())
+    mixture = BTX.from_seed(seed_model, 3, rng_seed=1)
+    torch.testing.assert_close(mixture(text()), seed_model(text()))
+    mixture = BAM.from_seed(seed_model, 2, kv="shared", ffn_router=top_k(2, True))
+    torch.testing.assert_close(mixture(text()), seed_model(text()))
+
+
+def test_a_branch_is_a_copy_with_its_own_weights():
+    seed_model = Dense.from_scratch(shape())
+    branch = Dense.from_seed(seed_model)
+    with torch.no_grad():
+        branch.model.embedding.zero_()
+    assert seed_model.model.embedding.abs().sum() > 0
+
+
+def test_the_loss_is_the_sum_of_its_parts_each_logged_apart():
+    module = BAM.from_experts(dense(), kv="shared")
+    batch = text()
+    result = module.training_step(batch, 0)
+    parts = result["metrics"]
+    assert set(parts) == {"loss", "balance_loss_ffn", "z_loss"}
+    model = module.model
+    nll = next_token_loss(model(batch[:, :-1]).hidden, model.lm_head_weight, batch[:, 1:])
+    torch.testing.assert_close(parts["loss"], nll.detach())
+    whole = parts["loss"] + 0.01 * parts["balance_loss_ffn"] + 0.001 * parts["z_loss"]
+    torch.testing.assert_close(result["loss"].detach(), whole)
+    assert not any(part.requires_grad for part in parts.values())
+
+
+def test_weight_decay_is_for_matrices():
+    module = BTX.from_experts(dense(), training=Training(weight_decay=0.3))
+    optimizer = adamw(module.model, module.training_settings)
+    decay = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+    for name, parameter in module.model.named_parameters():
+        assert decay[id(parameter)] == (0.0 if name.endswith("norm") else 0.3), name
+
+
+def test_module_of_a_model_is_its_method():
+    experts = dense(2)
+    for module in (
+        experts[0],
+        BTX.from_experts(experts),
+        BAM.from_experts(experts, kv="shared"),
+    ):
+        assert type(module_of(module.model, DEFAULTS)) is type(module)

@@ -1,0 +1,242 @@
+"""Training, interrupted and not: the same bits, rows and errors."""
+
+import json
+import math
+import warnings
+
+import lightning
+import numpy as np
+import pytest
+import torch
+
+from bam_lab.methods import BAM, Dense
+from bam_lab.record import metrics
+from bam_lab.train import resume
+from bam_lab.train.callbacks import Diverged
+from bam_lab.train.fit import fit
+from bam_lab.train.optim import Training
+from tests.model.cases import shape
+
+STEPS = 12
+
+
+class FakeBatches:
+    """Cut batches from a repeating text, as `data.batches.Batches` would."""
+
+    batch_sequences, seq_len = 4, 40
+
+    def __init__(self):
+        self.asked = []
+
+    def batch(self, index):
+        self.asked.append(index)
+        start = np.random.default_rng(index).integers(0, 20, (self.batch_sequences, 1))
+        return (start + np.arange(self.seq_len + 1)) % 20
+
+
+class Killed(Exception):
+    pass
+
+
+def module(steps=STEPS, **settings):
+    training = Training(steps=steps, peak_lr=1e-2, warmup_steps=2, **settings)
+    dense = [Dense.from_scratch(shape(), rng_seed=i) for i in range(2)]
+    return BAM.from_experts(dense, kv="shared", training=training)
+
+
+def run(workdir, made, precision="float32", die_at=None, **settings):
+    def progress(at):
+        if at.step == die_at:
+            raise Killed
+
+    workdir.mkdir(exist_ok=True)
+    fixed = {"device": "cpu", "threads": 1, "checkpoint_every": 4, "log_every": 3}
+    batches = FakeBatches()
+    fitted = fit(
+        made,
+        batches,
+        workdir=workdir,
+        precision=precision,
+        progress=progress,
+        **(fixed | settings),
+    )
+    return fitted, batches.asked
+
+
+def rows(workdir):
+    measured = {"tokens_per_s"}
+    return [
+        {k: v for k, v in row.items() if k not in measured}
+        for row in metrics.read(workdir / metrics.NAME)
+    ]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16-mixed"])
+@pytest.mark.parametrize("die_at", [1, 4, 7, 11])
+def test_killed_and_resumed_ends_in_the_same_bits(tmp_path, precision, die_at):
+    whole, parts = module(), module()
+    run(tmp_path / "whole", whole, precision)
+    with pytest.raises(Killed):
+        run(tmp_path / "parts", parts, precision, die_at=die_at)
+    again = module()
+    fitted, asked = run(tmp_path / "parts", again, precision)
+    kept = (die_at - 1) // 4 * 4  # Progress is told before the checkpoint of the same step.
+    assert fitted.resumed_from == kept
+    assert asked == list(range(kept, STEPS))
+    for (name, a), b in zip(
+        whole.model.state_dict().items(), again.model.state_dict().values(), strict=True
+    ):
+        assert torch.equal(a, b), name
+    assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
+
+
+def test_killed_twice(tmp_path):
+    whole = module()
+    run(tmp_path / "whole", whole)
+    for die_at in (5, 9):
+        with pytest.raises(Killed):
+            run(tmp_path / "parts", module(), die_at=die_at)
+    last = module()
+    assert run(tmp_path / "parts", last)[0].resumed_from == 8
+    assert torch.equal(whole.model.embedding, last.model.embedding)
+
+
+def test_a_finished_phase_trains_no_more(tmp_path):
+    first, second = module(), module()
+    once, _ = run(tmp_path, first)
+    fitted, asked = run(tmp_path, second)
+    assert asked == []
+    assert fitted.resumed_from == STEPS
+    assert fitted.seconds == pytest.approx(once.seconds, rel=0.5)
+    assert torch.equal(first.model.embedding, second.model.embedding)
+
+
+def test_rows(tmp_path):
+    made = module()
+    fitted, asked = run(tmp_path, made, validate=lambda: {"law": 1.5}, validate_every=6)
+    assert asked == list(range(STEPS))
+    assert (fitted.steps, fitted.tokens, fitted.resumed_from) == (STEPS, STEPS * 160, 0)
+    written = metrics.read(tmp_path / metrics.NAME)
+    trained = [row for row in written if "valid" not in row]
+    assert [row["step"] for row in trained] == [3, 6, 9, 12]
+    assert [row["tokens"] for row in trained] == [480, 960, 1440, 1920]
+    assert [row for row in written if "valid" in row] == [
+        {"step": 6, "valid": {"law": 1.5}},
+        {"step": 12, "valid": {"law": 1.5}},
+    ]
+    for row in trained:
+        assert row["lr"] == made.training_settings.lr(row["step"] - 1)
+        assert {"loss", "balance_loss_ffn", "z_loss", "grad_norm", "tokens_per_s"} <= set(row)
+    assert trained[-1]["loss"] < trained[0]["loss"] - 0.3  # It learns.
+
+
+def test_a_row_is_the_mean_of_its_steps(tmp_path):
+    run(tmp_path / "each", module(), log_every=1)
+    run(tmp_path / "three", module(), log_every=3)
+    each = [row["loss"] for row in rows(tmp_path / "each")]
+    three = [row["loss"] for row in rows(tmp_path / "three")]
+    assert three == pytest.approx([sum(each[i : i + 3]) / 3 for i in range(0, STEPS, 3)])
+
+
+def test_the_rate_follows_the_schedule_step_by_step(tmp_path):
+    """AdamW's first update is the rate times the gradient's sign, so the rate shows."""
+    made = module(steps=1, weight_decay=0.0)
+    before = made.model.embedding.detach().clone()
+    run(tmp_path, made)
+    moved = (made.model.embedding.detach() - before).abs().max()
+    assert moved == pytest.approx(made.training_settings.lr(0), rel=1e-3)
+
+
+def test_gradients_are_clipped(tmp_path):
+    made = module(grad_clip=1e-9)
+    before = made.model.lm_head.detach().clone()
+    run(tmp_path, made)
+    assert made.grad_norm > 0.01
+    clipped = sum(float((p.grad**2).sum()) for p in made.model.parameters()) ** 0.5
+    assert clipped < 1.1e-9
+    assert not torch.equal(made.model.lm_head, before)  # Weight decay still acts.
+
+
+def test_lost_loss_stops_with_step_rate_and_checkpoint(tmp_path):
+    made = module()
+
+    def poison(at_step):
+        forward = made.model.forward
+        seen = []
+
+        def poisoned(tokens):
+            seen.append(1)
+            output = forward(tokens)
+            if len(seen) == at_step:
+                return output._replace(hidden=output.hidden * math.nan)
+            return output
+
+        made.model.forward = poisoned
+
+    poison(7)
+    with pytest.raises(Diverged, match=r"at step 7 .*last good checkpoint: step 4") as error:
+        run(tmp_path, made)
+    assert (error.value.step, error.value.last_checkpoint) == (7, 4)
+    assert error.value.lr == made.training_settings.lr(6)
+    assert resume.load(tmp_path).step == 4
+    for line in (tmp_path / metrics.NAME).read_text().splitlines():
+        assert math.isfinite(json.loads(line)["loss"])
+
+
+def test_lost_loss_before_any_checkpoint(tmp_path):
+    made = module()
+    with torch.no_grad():
+        made.model.embedding.fill_(math.nan)
+    with pytest.raises(Diverged, match="last good checkpoint: none"):
+        run(tmp_path, made)
+
+
+def test_nothing_half_written(tmp_path, monkeypatch):
+    """Dying inside the write leaves the checkpoint before."""
+    run(tmp_path, module(steps=4), checkpoint_every=4)
+    before = (tmp_path / resume.NAME).read_bytes()
+
+    def torn(state, file):
+        file.write(b"half")
+        raise Killed
+
+    monkeypatch.setattr(torch, "save", torn)
+    state = resume.load(tmp_path)
+    with pytest.raises(Killed):
+        resume.save(state, tmp_path)
+    assert (tmp_path / resume.NAME).read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {resume.NAME, metrics.NAME}
+
+
+def test_pickled_code_is_not_run(tmp_path):
+    torch.save({"step": Killed}, tmp_path / resume.NAME)
+    with pytest.raises(Exception, match="weights_only"):
+        resume.load(tmp_path)
+
+
+def test_it_is_quiet(tmp_path, capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(tmp_path, module(steps=2))
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_a_trainer_of_ones_own(tmp_path):
+    """The modules are plain LightningModules: schedule and clipping need nothing of ours."""
+    made = module(steps=3)
+    loader = torch.utils.data.DataLoader(
+        [torch.from_numpy(FakeBatches().batch(i)) for i in range(3)], batch_size=None
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = lightning.Trainer(
+            max_steps=3,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            accelerator="cpu",
+        )
+        trainer.fit(made, loader)
+    assert trainer.optimizers[0].param_groups[0]["lr"] == made.training_settings.lr(2)
