@@ -45,8 +45,8 @@ def receipts_table(evidence: Evidence) -> Table | None:
         caption=(
             "Gate sum: mean over tokens of a router's gates, the factor on the layer's output if "
             "the experts were equal; in brackets what near-uniform routers give. Causality and "
-            "batch invariance: the largest change of a logit that must not move when later tokens or "
-            "other rows change. Routers: how many get a gradient from the language-model loss "
+            "batch invariance: the largest change of a logit that must not move when later tokens "
+            "or other rows change. Routers: how many get a gradient from the language-model loss "
             "alone once experts differ."
         ),
         corner="arm",
