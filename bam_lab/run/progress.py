@@ -7,7 +7,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
-from bam_lab.run.scheduler import State
+from bam_lab.run.outcome import State
 from bam_lab.run.stage import Graph, Stage
 
 PLAIN_SECONDS = 15.0

@@ -18,9 +18,10 @@ from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store
 from bam_lab.run.graph import build_graph
 from bam_lab.run.index import write_index
+from bam_lab.run.outcome import GraphRun, Settings
 from bam_lab.run.pool import COMMAND
 from bam_lab.run.progress import Display
-from bam_lab.run.scheduler import GraphRun, Settings, run_graph, unfinished
+from bam_lab.run.scheduler import run_graph, unfinished
 from bam_lab.run.stage import Graph
 from bam_lab.run.stage_specs import corpus_stage
 from bam_lab.spec.corpus import CorpusSpec

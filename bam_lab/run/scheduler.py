@@ -7,74 +7,20 @@ with it ("missing because ..."); the rest goes on.
 
 import queue
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from bam_lab.errors import EXIT_STAGE_FAILED
 from bam_lab.record.lease import BEAT_SECONDS, Lease, acquire, holder
 from bam_lab.record.manifest import cores
-from bam_lab.record.numerics import Numerics
 from bam_lab.record.store import Store
-from bam_lab.run.pool import COMMAND, Worker
+from bam_lab.run.outcome import Failure, GraphRun, Settings, State, Watcher
+from bam_lab.run.pool import Worker
 from bam_lab.run.stage import Graph, Stage
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 20.0
-
-State = Literal["waiting", "running", "elsewhere", "done", "failed", "missing"]
-
-
-class Watcher(Protocol):
-    """Hear how the graph goes (`run/progress.py`)."""
-
-    def state(self, stage: Stage, state: State, reason: str = "") -> None:
-        """Take a stage's new state."""
-
-    def progress(self, stage: Stage, message: dict[str, Any]) -> None:
-        """Take a running stage's progress."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Hold what changes how the graph runs, and no number.
-
-    Attributes:
-        workers: stages at once at most; None for as many as the cores take.
-        command: how a worker process is started.
-    """
-
-    numerics: Numerics
-    workers: int | None = None
-    command: Sequence[str] = COMMAND
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Say why a stage has no result.
-
-    Attributes:
-        missing: it was not tried, because a stage before it failed.
-        exit_code: 2 when the user can mend it.
-    """
-
-    reason: str
-    missing: bool = False
-    exit_code: int = EXIT_STAGE_FAILED
-
-
-@dataclass(frozen=True)
-class GraphRun:
-    """Say how a graph went.
-
-    Attributes:
-        finished: stages that this program did.
-        failures: fingerprint -> failure, of the stages that failed or are missing because of one.
-    """
-
-    finished: int
-    failures: dict[str, Failure]
 
 
 @dataclass
@@ -82,7 +28,6 @@ class _Running:
     stage: Stage
     lease: Lease
     worker: Worker
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def unfinished(graph: Graph, store: Store) -> list[Stage]:

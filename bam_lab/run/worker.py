@@ -12,7 +12,6 @@ import json
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -57,18 +56,21 @@ def serve(table: Mapping[str, StageFunction]) -> None:
     """Run what the parent asks for, until it closes stdin."""
     end_with_parent(int(os.environ["BAM_LAB_PARENT"]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, who says stop.
+    # What a stage or its subprocesses read and print must not reach the two pipes.
+    asked = os.fdopen(os.dup(0), encoding="utf-8")
     channel = Channel(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     stop = threading.Event()
     requests: queue.Queue[dict[str, Any]] = queue.Queue()
-    threading.Thread(target=_listen, args=(requests, stop), daemon=True).start()
+    threading.Thread(target=_listen, args=(asked, requests, stop), daemon=True).start()
     channel.send({"event": "ready"})
     while True:
         channel.send(_attempt(requests.get(), table, channel, stop))
 
 
-def _listen(requests: "queue.Queue[dict[str, Any]]", stop: threading.Event) -> None:
-    for line in sys.stdin:
+def _listen(asked: TextIO, requests: "queue.Queue[dict[str, Any]]", stop: threading.Event) -> None:
+    for line in asked:
         message = json.loads(line)
         if message["do"] == "stop":
             stop.set()

@@ -44,6 +44,7 @@ def act(context: StageContext) -> None:
             raise Stopped
     (context.work / "result").write_text("x")
     print("noise on stdout")
+    assert sys.stdin.read() == ""  # not the parent's messages
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.record.numerics import Numerics
-from bam_lab.run.scheduler import Settings
+from bam_lab.run.outcome import Settings
 from bam_lab.run.stage import Graph, Stage, identify
 
 COMMAND = (sys.executable, str(Path(__file__).parent / "fake_worker.py"))

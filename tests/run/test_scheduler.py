@@ -16,7 +16,8 @@ from fakes import COMMAND, SETTINGS, Recorder, graph, stage
 
 from bam_lab.record.lease import acquire
 from bam_lab.record.store import Store
-from bam_lab.run.scheduler import GraphRun, run_graph, unfinished
+from bam_lab.run.outcome import GraphRun
+from bam_lab.run.scheduler import run_graph, unfinished
 
 HERE = Path(__file__).parent
 
