@@ -1,6 +1,7 @@
 """The command `bam-lab`, and the one place where an error becomes a message and an exit code."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from bam_lab import __version__
 from bam_lab.cli import check, data, doctor, plan, report, reproduce, run, runs
 from bam_lab.cli import list as list_verb
 from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
+from bam_lab.record.files import explained
 
 app = typer.Typer(
     name="bam-lab",
@@ -64,7 +66,8 @@ def root(
 def main() -> None:
     """Run the command line; leave with 0 done, 1 a stage failed, 2 the user's input is wrong."""
     try:
-        app()
+        with explained(Path()):  # the last net for a disk that is full or closed to us
+            app()
     except BamLabError as error:
         _tell(error)
         sys.exit(error.exit_code)

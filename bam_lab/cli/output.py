@@ -43,6 +43,7 @@ def print_json(data: Any) -> None:
 def amount(value: float) -> str:
     """Return a count with three significant digits: 587M, 1.70M, 55.1T."""
     for factor, suffix in (
+        (1e21, "Z"),
         (1e18, "E"),
         (1e15, "P"),
         (1e12, "T"),
@@ -62,7 +63,7 @@ def _three(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with its two largest units: 8 s, 5 min 52 s, 3 h 10 min, 12 d 4 h."""
+    """Return a time with its two largest units: 8 s, 5 min 52 s, 3 h 10 min, 12 d 04 h."""
     if 0 < seconds < 1:
         return "< 1 s"
     if seconds < 60:
@@ -71,6 +72,8 @@ def duration(seconds: float) -> str:
         return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
     if seconds < 86400:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    if seconds >= 2 * 365 * 86400:
+        return f"{seconds / (365 * 86400):,.0f} years"
     days, rest = divmod(seconds, 86400)
     return f"{int(days):,} d {int(rest // 3600):02d} h"
 
@@ -79,4 +82,6 @@ def size(count: float) -> str:
     """Return bytes in decimal units: 850 MB, 4.2 GB."""
     if count < 1e6:
         return f"{count / 1e3:.0f} kB"
-    return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"
+    if count < 1e9:
+        return f"{count / 1e6:.0f} MB"
+    return f"{count / 1e9:.1f} GB" if count < 1e12 else f"{count / 1e12:.1f} TB"

@@ -140,7 +140,7 @@ def _badge(made: "Plan", row: "StageRow") -> str:
         return "baseline"
     from bam_lab.cost.match import TOLERANCE
 
-    off = 100 * (budget.match_ratio - 1)
+    off = round(100 * (budget.match_ratio - 1), 2) + 0.0  # no -0.00
     if abs(off) <= 100 * TOLERANCE:
         return f"= {off:+.2f}%"
     return f"1 step {off:+.1f}%" if budget.matched else f"differs {off:+.1f}%"

@@ -15,6 +15,7 @@ _MENDABLE = {
     errno.EDQUOT: "the disk quota is used up. Free some space and run the same command again",
     errno.EACCES: "permission denied. Choose another folder with --store",
     errno.EPERM: "permission denied. Choose another folder with --store",
+    errno.ENAMETOOLONG: "its name is too long. Choose another folder with --store",
     errno.EROFS: "the file system is read-only. Choose another folder with --store",
     errno.ENOTDIR: "a file is where a folder should be. Choose another folder with --store",
     errno.EEXIST: "a file is where a folder should be. Choose another folder with --store",
@@ -35,8 +36,14 @@ def explained(path: Path) -> Iterator[None]:
 
 def make_folder(path: Path) -> Path:
     """Create a folder and its parents; return it."""
-    with explained(path):
-        path.mkdir(parents=True, exist_ok=True)
+    try:
+        with explained(path):
+            path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:  # a file system that makes no folders, such as /proc
+        raise InputError(
+            f"{path} cannot be written: no folder can be made there. "
+            "Choose another folder with --store."
+        ) from None
     return path
 
 

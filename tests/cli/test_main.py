@@ -1,5 +1,6 @@
 """The way from an error to a message and an exit code; unknown words; the version."""
 
+import errno
 import subprocess
 import sys
 
@@ -87,9 +88,21 @@ def test_bad_overrides():
     assert "must be dotted.path=value" in done.err
 
 
-def test_a_store_that_cannot_be_written(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    done = bam_lab("run", "bam-perplexity", "--store", str(blocked / "store"))
+@pytest.mark.parametrize("verb", ["run", "reproduce"])
+@pytest.mark.parametrize("name", ["file/store", "x" * 300])
+def test_a_store_that_cannot_be_written(verb, name, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = bam_lab(verb, "bam-perplexity", "--store", str(tmp_path / name))
     assert done.code == 2
     assert "cannot be written" in done.err
+    assert "--store" in done.err
+
+
+def test_a_full_disk_is_said(monkeypatch):
+    def fail():
+        raise OSError(errno.ENOSPC, "No space left on device", "some/file")
+
+    monkeypatch.setattr(cli, "app", fail)
+    done = bam_lab()
+    assert done.code == 2
+    assert done.err.startswith("error: some/file cannot be written: the disk is full.")

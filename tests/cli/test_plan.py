@@ -81,7 +81,7 @@ def test_list_as_json():
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (999, "999"), (1000, "1.00k"), (587_209_728, "587M"), (1_702_000, "1.70M"),
-     (99_960, "100k"), (999_960, "1.00M"), (5.51e13, "55.1T"), (2e21, "2000E")],
+     (99_960, "100k"), (999_960, "1.00M"), (5.51e13, "55.1T"), (2e21, "2.00Z")],
 )  # fmt: skip
 def test_amounts_keep_three_digits(value, text):
     assert amount(value) == text
@@ -94,6 +94,8 @@ def test_durations_and_sizes():
     assert duration(352) == "5 min 52 s"
     assert duration(11_400) == "3 h 10 min"
     assert duration(10 * 86400 + 7200) == "10 d 02 h"
+    assert duration(1e10) == "317 years"
     assert size(4096) == "4 kB"
     assert size(850e6) == "850 MB"
     assert size(4.2e9) == "4.2 GB"
+    assert size(29.3e12) == "29.3 TB"
