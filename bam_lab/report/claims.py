@@ -19,6 +19,7 @@ from bam_lab.report.stats import LEVEL, block_difference, holm
 from bam_lab.spec.claims import BetterTest, Claim, CostTest, DiagonalTest, NoGainTest, Test, quorum
 
 NOT_JUDGED = "not judged (1 replicate)"
+NAMES = {"flops": "FLOPs", "tokens": "tokens"}
 MANY = 6
 """Comparisons beyond which a sentence does not list them."""
 
@@ -190,7 +191,7 @@ def _compared(
     kind: Literal["better", "no_gain"],
 ) -> Part:
     if test.match not in ("any", evidence.match_on):
-        raise OutOfScope(f"this ablation matches on {evidence.match_on}")
+        raise OutOfScope(f"this ablation matches on {NAMES[evidence.match_on]}")
     arms = [_filled(evidence, claim, role) for role in (first, second)]
     for arm in arms:
         if why := unranked(evidence, arm):
@@ -205,7 +206,7 @@ def _compared(
             why = next(filter(None, (missing_reason(evidence, arm, where) for arm in arms)), "")
             raise NotMeasured(why or f"{' and '.join(arms)} share no replicate")
         leaves.append(Leaf(f"{arms[0]} against {arms[1]}, {domain}", domain, kind, difference))
-    return Part(_text(test), tuple(leaves), wanted)
+    return Part(_text(test, arms), tuple(leaves), wanted)
 
 
 def _wanted(
@@ -245,7 +246,7 @@ def _cost(evidence: Evidence, claim: Claim, test: CostTest) -> Part:
         exact = mine * num_experts_of(evidence, first) == theirs
     text = f"{mine:,} against {theirs:,} ({mine / theirs:.3f})"
     return Part(
-        _text(test),
+        _text(test, (first, second)),
         (Leaf(f"{first} against {second}", test.measure, "better", exact=exact, text=text),),
         1,
     )
@@ -259,18 +260,22 @@ def _filled(evidence: Evidence, claim: Claim, role: str) -> str:
     raise OutOfScope(f"this ablation has no arm {role}")
 
 
-def _text(test: Test) -> str:
+def _text(test: Test, names: Sequence[str] = ()) -> str:
+    """Return a test in words; `names` are the arms that fill its two roles, once known."""
     match test:
         case BetterTest():
-            return f"{test.arm} better than {test.than}, {_place(test.in_)}{_matched(test.match)}"
+            one, two = names or (test.arm, test.than)
+            return f"{one} better than {two}, {_place(test.in_)}{_matched(test.match)}"
         case NoGainTest():
-            return f"{test.arm} no gain over {test.over}, {_place(test.in_)}{_matched(test.match)}"
+            one, two = names or (test.arm, test.over)
+            return f"{one} no gain over {two}, {_place(test.in_)}{_matched(test.match)}"
         case DiagonalTest():
             return "each dense expert lowest of all dense models in its own domain"
         case CostTest():
+            one, two = names or (test.arm, test.than)
             what = "model training FLOPs a token" if test.measure == "flops" else "KV bytes a token"
             ratio = "fewer" if test.ratio == "less" else "1/N of the"
-            return f"{test.arm} {ratio} {what} than {test.than}"
+            return f"{one} {ratio} {what}, against {two}"
         case _:
             assert_never(test)
 
@@ -282,4 +287,4 @@ def _place(where: str) -> str:
 
 
 def _matched(match: str) -> str:
-    return "" if match == "any" else f", at equal {'FLOPs' if match == 'flops' else match}"
+    return "" if match == "any" else f", at equal {NAMES[match]}"

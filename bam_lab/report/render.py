@@ -106,7 +106,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
         "receipts": receipts_table(evidence),
-        "specialisation": specialisation_table(evidence),
+        "specialisation": specialisation_table(evidence, published),
         "routing": routing_table(evidence),
         "corpus": corpus_table(evidence),
     }

@@ -9,32 +9,50 @@ from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order
+from bam_lab.spec.published import PublishedTable
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
 
 
-def specialisation_table(evidence: Evidence) -> Table:
-    """Return the perplexity of every dense model on every domain, the home cells marked."""
+def specialisation_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+    """Return the perplexity of every dense model on every domain, the home cells marked.
+
+    The paper's stands beside ours where the ablation's printed table has its dense models.
+    """
     names = ["seed_model", *evidence.recipe["expert"]["domains"]]
+    printed = published if published and published.row("seed-model", "any") else None
+    columns = []
+    for domain in evidence.domains:
+        columns.append(Column("ours" if printed else domain, domain if printed else ""))
+        if printed:
+            columns.append(Column("paper", domain, dim=True))
     rows = []
     for name in names:
         role = "seed_model" if name == "seed_model" else "expert"
         cells = [c for c in evidence.cells if (c.role, c.name) == (role, name)]
         home = evidence.recipe["general"] if name == "seed_model" else name
-        values = tuple(perplexity_value(cells, d, home=d == home) for d in evidence.domains)
-        rows.append(Row("seed model" if name == "seed_model" else f"{name} expert", values))
+        values = []
+        for domain in evidence.domains:
+            values.append(perplexity_value(cells, domain, home=domain == home))
+            if printed:
+                arm = "seed-model" if name == "seed_model" else f"{name}-expert"
+                value = printed.value(arm, "any", domain, "perplexity")
+                shown = nothing("not printed") if value is None else None
+                values.append(shown or Value(f"{value:.2f}", value, dim=True))
+        title = "seed model" if name == "seed_model" else f"{name} expert"
+        rows.append(hoist(Row(title, tuple(values))))
     share = evidence.recipe["expert"]["general_share"]
+    spread = "" if evidence.replicates == 1 else ", mean ± standard deviation over replicates"
     return Table(
         label="specialisation",
         title="Specialisation of the dense models",
         caption=(
-            f"Test perplexity, mean ± standard deviation over replicates. Each expert's data mix "
-            f"has {share:.0%} general text. Shaded: a model's own domain (the seed model's is the "
-            "general one)."
+            f"Test perplexity{spread}. Each expert's data mix has {share:.0%} general text. "
+            "Shaded: a model's own domain (the seed model's is the general one)."
         ),
         corner="model",
-        columns=tuple(Column(domain) for domain in evidence.domains),
-        rows=tuple(hoist(row) for row in rows),
+        columns=tuple(columns),
+        rows=tuple(rows),
     )
 
 
