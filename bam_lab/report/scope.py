@@ -20,12 +20,20 @@ def scope(evidence: Evidence) -> str:
     corpus = f"{evidence.sizes['corpus']} ({digest or 'not built yet'})"
     redone = FROM[evidence.ablation["replicates"]["from"]]
     count = evidence.replicates
-    replicates = "1 replicate" if count == 1 else f"{count} replicates, each redoing {redone}"
+    replicates = (
+        "1 replicate" if count == 1 else f"{counted(evidence)} replicates, each redoing {redone}"
+    )
     return (
         f"scale {evidence.scale}; baseline {evidence.baseline} with {number(params['total'])} "
         f"parameters ({number(params['active'])} active) and {number(budget['tokens'])} "
         f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {corpus}; {replicates}"
     )
+
+
+def counted(evidence: Evidence) -> str:
+    """Return the number of replicates, saying so where some have not finished."""
+    fewer = any(cell.role == "arm" and cell.nll is None for cell in evidence.cells)
+    return f"{evidence.replicates} (fewer where noted)" if fewer else str(evidence.replicates)
 
 
 def number(value: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
-from bam_lab.report.scope import signed
+from bam_lab.report.scope import counted, signed
 from bam_lab.report.standing import unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
@@ -199,7 +199,8 @@ def _best(evidence: Evidence, place: str) -> set[str]:
     ranked = [name for name in ranked if any(arm == name for arm, _ in blocks)]
     gaps = {n: block_difference(blocks, n, evidence.baseline) for n in ranked}
     means = {name: gap.mean for name, gap in gaps.items() if gap is not None}
-    if len(means) < 2 or evidence.replicates == 1:
+    unjudged = any(gap is not None and not gap.judged for gap in gaps.values())
+    if len(means) < 2 or unjudged:
         return set()
     best = min(means, key=lambda name: means[name])
     found = {best}
@@ -235,7 +236,7 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
         parts.append("One replicate: direction and size only; nothing is ranked.")
     else:
         parts.append(
-            f"Mean over {_count(evidence)} replicates ± half of its 95% interval (arms paired "
+            f"Mean over {counted(evidence)} replicates ± half of its 95% interval (arms paired "
             "within a replicate; t interval of the randomised-block residual). Bold: the best "
             "ranked arm and all that do not differ from it at 5%, column by column."
         )
@@ -245,11 +246,6 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
     if evidence.ablation["match"].get("unmatched"):
         parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
     return " ".join(parts)
-
-
-def _count(evidence: Evidence) -> str:
-    fewer = any(cell.role == "arm" and cell.nll is None for cell in evidence.cells)
-    return f"{evidence.replicates} (fewer where noted)" if fewer else str(evidence.replicates)
 
 
 def _absolute_caption(evidence: Evidence, published: PublishedTable | None) -> str:

@@ -171,6 +171,15 @@ def test_one_replicate_has_no_bold_no_spread_no_verdict(tmp_path):
     assert {c["verdict"] for c in rendered.summary["claims"]} == {"not judged (1 replicate)"}
 
 
+def test_five_replicates_of_which_one_is_done_are_judged_as_one(tmp_path):
+    undone = tuple((arm, r) for arm in ARMS for r in range(1, 5))
+    fake = Fake(replicates=5, effects={"soft": -0.02}, undone=undone)
+    rendered = render(tmp_path, make_store(tmp_path, fake))
+    assert r"\textbf" not in text_of(rendered, "table.tex")
+    assert {c["verdict"] for c in rendered.summary["claims"]} == {"not judged (1 replicate)"}
+    assert "5 (fewer where noted) replicates" in rendered.summary["claims"][0]["scope"]
+
+
 def test_an_empty_store_still_reports(tmp_path):
     index = make_store(tmp_path, Fake())
     shutil.rmtree(tmp_path / "stages")
