@@ -1,5 +1,7 @@
 """Resolve an ablation's raw arms: lay `common` under each, and validate by method."""
 
+from typing import Any
+
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from bam_lab.spec.messages import describe, nearest, real_path
@@ -18,9 +20,9 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
     """
     arms: dict[str, MethodSpec] = {}
     problems: list[str] = []
-    common = document.data.get("common") or {}
+    common = _mapping(document, "common")
     used: set[str] = set()
-    for name, raw in (document.data.get("arms") or {}).items():
+    for name, raw in _mapping(document, "arms").items():
         loc = ("arms", name)
         tag = raw.get("method") if isinstance(raw, dict) else None
         if not isinstance(raw, dict) or not isinstance(tag, str) or tag not in METHODS:
@@ -46,3 +48,9 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
     if not document.data.get("arms"):
         problems.append(document.problem(("arms",), "must hold at least one arm. Add one."))
     return arms, problems
+
+
+def _mapping(document: Document, key: str) -> dict[str, Any]:
+    """Return a mapping of the file; empty where something else stands, which validation reports."""
+    found = document.data.get(key)
+    return found if isinstance(found, dict) else {}

@@ -107,10 +107,10 @@ def load_ablation(
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
         problems += rules.name_problems(document, spec, known_claims(), known_published())
-    scale_name = scale or str(document.data.get("scale"))
+    named = scale or document.data.get("scale")
     recipe_doc = _config(document, "recipe", document.data.get("recipe"), by_file, problems)
     recipe = _checked(recipe_doc, RecipeSpec, problems)
-    scale_doc = _config(document, "scale", scale_name, by_file, problems)
+    scale_doc = _config(document, "scale", named, by_file, problems)
     sizes = _checked(scale_doc, ScaleSpec, problems)
     model_doc = corpus_doc = None
     if scale_doc is not None:
@@ -132,7 +132,7 @@ def load_ablation(
     assert spec and recipe and sizes and model and corpus and corpus_doc
     corpus = located(corpus, Path(corpus_doc.file).parent)
     return ResolvedAblation(
-        spec, path, recipe, sizes, scale_name, model, corpus, arms, tuple(overrides)
+        spec, path, recipe, sizes, str(named), model, corpus, arms, tuple(overrides)
     )
 
 
