@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from bam_lab.cli.planning import Plan, StageRow
 
 
+LEGEND = (
+    "FLOPs of one token. model: what the mathematics needs, forward and in training (matching "
+    "counts this); executed: what the code runs in training; printed: the paper's own forward sum."
+)
+
+
 def plan(
     reference: options.Reference,
     scale: options.Scale = None,
@@ -45,7 +51,7 @@ def show(made: "Plan", out: Console) -> None:
     for text in resolved.overrides:
         out.print(f"changed: {text} (these runs never enter a published report)")
     out.print(_models(made, wide=out.width >= 100))
-    out.print("FLOPs are of one token; training counts backward as twice forward.\n", style="dim")
+    out.print(f"{LEGEND}\n", style="dim")
     out.print(_stages(made))
     _totals(made, out)
 

@@ -174,7 +174,8 @@ def _stage_row(
             steps, tokens = budget.steps, budget.tokens
             flops, executed = budget.training_flops, budget.executed_flops
         case "evaluate":
-            tokens = resolved.scale.evaluation.tokens_per_domain * len(resolved.corpus.domains)
+            texts = len(stage.spec["domains"]) * len(stage.spec["splits"])
+            tokens = resolved.scale.evaluation.tokens_per_domain * texts
             executed = tokens * row.flops.executed_forward
         case "corpus" | "tokenizer" | "upcycle":
             pass
