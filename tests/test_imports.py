@@ -8,7 +8,7 @@ import sys
 import pytest
 
 HEAVY = {
-    "datasketch", "jinja2", "lightning", "matplotlib", "numpy", "pandas", "pytorch_lightning",
+    "jinja2", "lightning", "matplotlib", "numpy", "pandas", "pytorch_lightning",
     "reasoning_gym", "scipy", "sklearn", "tokenizers", "torch", "transformers",
 }  # fmt: skip
 MODULES = 900

@@ -43,7 +43,6 @@ DOORS = {
     "lightning": ("methods/", "train/", "data/datamodule.py", "run/stages"),
     "tokenizers": ("data/tokenizer.py",),
     "safetensors": ("model/checkpoint.py",),
-    "datasketch": ("data/",),
     "reasoning_gym": ("data/generate.py",),
     "jinja2": ("report/",),
     "matplotlib": ("report/",),

@@ -17,7 +17,7 @@ from bam_lab.record.store import Store, store_root
 # What each extra's installation shows, and what it is for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "train": (("torch", "lightning", "safetensors", "jaxtyping"), "training and evaluating"),
-    "data": (("tokenizers", "datasketch", "reasoning-gym"), "building the corpus"),
+    "data": (("tokenizers", "reasoning-gym"), "building the corpus"),
     "report": (("matplotlib",), "figures in reports"),
 }
 

@@ -38,7 +38,6 @@ _EXTRAS = {
     "safetensors": "train",
     "jaxtyping": "train",
     "tokenizers": "data",
-    "datasketch": "data",
     "reasoning_gym": "data",
     "matplotlib": "report",
 }

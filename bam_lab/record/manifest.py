@@ -22,7 +22,6 @@ PACKAGES = (
     "numpy",
     "safetensors",
     "tokenizers",
-    "datasketch",
     "reasoning-gym",
     "pydantic",
 )

@@ -5,10 +5,12 @@ computed from it alone, so the committed file renders the same report years late
 Per-document losses and full metrics stay in the store; their summaries are here.
 """
 
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from bam_lab.errors import InputError
 from bam_lab.spec.base import Spec
 
 Role = Literal["seed_model", "expert", "step-0", "arm"]
@@ -175,3 +177,21 @@ class Evidence(Spec):
     def arm(self, name: str) -> Arm:
         """Return one arm by name."""
         return next(arm for arm in self.arms if arm.name == name)
+
+
+def read_results(results: Path) -> Evidence:
+    """Read a report's `results.json`.
+
+    Raises:
+        InputError: it cannot be read, or is not one.
+    """
+    try:
+        return Evidence.model_validate_json(results.read_bytes())
+    except OSError as error:
+        raise InputError(f"{results} must be readable, got: {error.strerror}.") from None
+    except ValidationError as error:
+        count = error.error_count()
+        raise InputError(
+            f"{results} must be a results.json of this version, got {count} problems. "
+            "Render it again from its store."
+        ) from None

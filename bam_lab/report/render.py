@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from rich.table import Table as RichTable
 
 from bam_lab import resources
@@ -24,7 +23,7 @@ from bam_lab.report import figures
 from bam_lab.report.assumptions import register
 from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
-from bam_lab.report.evidence import Evidence
+from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.page import page_parts
@@ -80,17 +79,7 @@ def render_results(results: Path, out: Path) -> Rendered:
     Raises:
         InputError: it cannot be read, or is not one.
     """
-    try:
-        evidence = Evidence.model_validate_json(results.read_bytes())
-    except OSError as error:
-        raise InputError(f"{results} must be readable, got: {error.strerror}.") from None
-    except ValidationError as error:
-        count = error.error_count()
-        raise InputError(
-            f"{results} must be a results.json of this version, got {count} problems. "
-            "Render it again from its store."
-        ) from None
-    return write(evidence, out)
+    return write(read_results(results), out)
 
 
 def write(evidence: Evidence, out: Path) -> Rendered:

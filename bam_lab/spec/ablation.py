@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, Spec
+from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, SchemaVersion, Spec
 
 
 class Source(Spec):
@@ -53,7 +53,7 @@ class ReportSpec(Spec):
 class AblationSpec(Spec):
     """Hold one file of `ablations/`, its arms still raw (`spec/arms.py` resolves them)."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     id: Name
     aliases: tuple[Name, ...] = ()
     title: str

@@ -1,9 +1,17 @@
 """The base of every spec: strict (no coercion), frozen, no unknown keys."""
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # Python holds True for 1
+        raise ValueError("1")
+    return value
+
+
+SchemaVersion = Annotated[Literal[1], BeforeValidator(_no_truth)]
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import Name, Spec
+from bam_lab.spec.base import Name, SchemaVersion, Spec
 
 Supports = Literal["yes", "in part", "no", "none printed"]
 
@@ -103,7 +103,7 @@ class Claim(Spec):
 class ClaimsFile(Spec):
     """Hold `ablations/claims.yaml`: claims by id."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     claims: dict[str, Claim]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, Share, Spec
+from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, SchemaVersion, Share, Spec
 
 Extractor = Literal[
     "cookbook",
@@ -164,7 +164,7 @@ class Cleaning(Spec):
 class CorpusSpec(Spec):
     """Hold every domain's sources and the cleaning that all share."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     cleaning: Cleaning
     domains: dict[Name, DomainSource]
 

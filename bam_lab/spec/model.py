@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
+from bam_lab.spec.base import PositiveFloat, PositiveInt, SchemaVersion, Spec
 
 
 class ModelSpec(Spec):
@@ -21,7 +21,7 @@ class ModelSpec(Spec):
         tie_embeddings: whether the LM head is the input embedding.
     """
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     vocab_size: PositiveInt
     dim: PositiveInt
     num_layers: PositiveInt

@@ -22,7 +22,7 @@ def split(override: str) -> tuple[list[str], Any]:
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise SpecError(
-            f"--set {override}: must be dotted.path=value. For example match.on=tokens."
+            f"--set {override}: must be dotted.path=value. For example arms.soft.kv=shared."
         )
     try:
         value = YAML(typ="safe", pure=True).load(text)

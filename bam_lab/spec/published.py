@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import Name, Spec
+from bam_lab.spec.base import Name, SchemaVersion, Spec
 
 MatchName = Literal["tokens", "flops", "any"]
 
@@ -51,7 +51,7 @@ class PublishedRow(Spec):
 class PublishedTable(Spec):
     """Hold one printed table and its place."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     id: Name
     paper: str
     version: str

@@ -1,10 +1,8 @@
 """What happens: which phases, domains, experts and data mixes; no sizes."""
 
-from typing import Literal
-
 from pydantic import Field
 
-from bam_lab.spec.base import Name, Share, Spec
+from bam_lab.spec.base import Name, SchemaVersion, Share, Spec
 
 SEED_MODEL = "seed_model"
 
@@ -36,7 +34,7 @@ class RecipeSpec(Spec):
         general: the domain that stands in for the papers' Common Crawl.
     """
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     general: Name
     seed_model: SeedPhase
     expert: ExpertPhase

@@ -1,10 +1,16 @@
 """How big: a model, a corpus, and for each phase tokens, batch, learning rate, threads."""
 
-from typing import Literal
-
 from pydantic import Field
 
-from bam_lab.spec.base import Name, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Spec
+from bam_lab.spec.base import (
+    Name,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    SchemaVersion,
+    Share,
+    Spec,
+)
 
 
 class PhaseSize(Spec):
@@ -59,7 +65,7 @@ class EvaluationSize(Spec):
 class ScaleSpec(Spec):
     """Hold every size of a run; `model` and `corpus` name files of their configs folders."""
 
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: SchemaVersion = Field(alias="schema")
     model: Name
     corpus: Name
     phases: Phases

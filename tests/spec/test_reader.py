@@ -61,6 +61,7 @@ def test_all_problems_at_once_with_line_column_and_nearest_key(tmp_path: Path) -
         (GOOD.replace("dim: 32", "dim: !!python/name:os.system", 1), "dim must not carry a tag"),
         (GOOD.replace("dim: 32", "dim: !secret 3", 1), "dim must not carry a tag"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema must be 1, got 2. Written for a newer"),
+        (GOOD.replace("schema: 1", "schema: true"), "schema must be 1, got True"),
         (GOOD.replace("parallel", "diagonal"), "block must be 'parallel' or 'serial', got 'diag"),
         (GOOD + "? [a, b]\n: 1\n", "must be a plain key"),
         ("a: " + "[" * 100 + "]" * 100, "must be at most 40 levels deep"),
