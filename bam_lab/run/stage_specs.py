@@ -78,7 +78,7 @@ def training_stage(
         inputs=inputs,
         fingerprint=identify(name, spec, inputs),
         threads=size.threads,
-        seconds=budget.training_flops / _FLOPS_A_SECOND / size.threads,
+        seconds=budget.executed_flops / _FLOPS_A_SECOND / size.threads,
         role=name,
         settings={
             "checkpoint_every": resolved.scale.checkpoint_every,
