@@ -4,7 +4,8 @@ stages/<name>-<fingerprint16>/   finished: has DONE, written last
 work/<name>-<fingerprint16>/     in progress: resumed or redone, never read as a result
 failures/<name>-<fp>.json        why the last attempt failed
 leases/<name>-<fp>.json          who is at it (`lease.py`)
-ablations/<id>-<scale>/          index.json of one ablation, and its reports
+ablations/<id>-<scale>/          index.json of one ablation
+reports/<id>-<scale>/            its report, unless another folder is asked for
 cache/                           downloads of the corpus build
 logs/                            what worker processes printed
 numerics.json                    settled once (`numerics.py`)

@@ -124,6 +124,12 @@ _ENTRIES = (
         "BAM: not stated (its FLOP table uses a context of 256)",
     ),
     _Entry(
+        "Documents in a sequence",
+        lambda e: "packed end to end with end-of-text between; attention crosses their borders",
+        "ours",
+        "BAM, BTX: not stated",
+    ),
+    _Entry(
         "Block",
         lambda e: str(e.model["block"]),
         "stated",
@@ -136,6 +142,12 @@ _ENTRIES = (
         lambda e: f"RMSNorm, epsilon {e.model['norm_eps']:g}",
         "ours",
         "BAM: called layernorm; one vector of d parameters a block, no bias",
+    ),
+    _Entry(
+        "Initialisation of the seed model",
+        lambda e: f"normal with standard deviation {e.model['init_std']:g}, norms 1",
+        "ours",
+        "BAM: not stated",
     ),
     _Entry(
         "Input and output embeddings tied",
@@ -171,6 +183,12 @@ _ENTRIES = (
         stated="0.1",
     ),
     _Entry(
+        "Weight decay acts on",
+        lambda e: "matrices (embeddings, LM head and routers too), not on norms",
+        "ours",
+        "BAM, BTX: not stated",
+    ),
+    _Entry(
         "Gradient clipping, global norm",
         lambda e: f"{e.sizes['optimizer']['grad_clip']:g}",
         "ours",
@@ -182,6 +200,13 @@ _ENTRIES = (
         "ours",
         "BAM §5: 1.2e-4, half of it, 1.2e-4 at 590M",
         "tuned for this scale; branches at half the seed model's peak as in the paper",
+    ),
+    _Entry(
+        "Warm-up steps: seed model, branches, mixture phase",
+        lambda e: ", ".join(f"{_size(e, phase)['warmup_steps']:,}" for phase in _PHASES),
+        "ours",
+        "BAM §5: 1,500 at 590M (branches: not stated)",
+        "linear from 0, as in the paper",
     ),
     _Entry(
         "Final learning rate, share of the peak",
@@ -207,14 +232,14 @@ _ENTRIES = (
     ),
     _Entry(
         "Data mix of the seed model",
-        lambda e: _mix(e.recipe["seed_model"]["mix"]),
+        lambda e: _mix(e, "seed_model"),
         "ours",
         "BAM: an unnamed general mix",
         "a share of the domains, so that the seed model knows something of each",
     ),
     _Entry(
         "Data mix of the mixture phase",
-        lambda e: _mix(e.recipe["mixture"]["mix"]),
+        lambda e: _mix(e, "mixture"),
         "stated",
         "BAM §5: 25% of each",
         stated="general 25%, code 25%, law 25%, math 25%",
@@ -280,5 +305,7 @@ def _size(evidence: Evidence, phase: str) -> dict[str, Any]:
     return size
 
 
-def _mix(mix: dict[str, float]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in mix.items())
+def _mix(evidence: Evidence, phase: str) -> str:
+    """Return a phase's data mix in the order of the report's columns."""
+    mix: dict[str, float] = evidence.recipe[phase]["mix"]
+    return ", ".join(f"{name} {mix[name]:.0%}" for name in evidence.domains if name in mix)

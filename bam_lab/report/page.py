@@ -6,7 +6,7 @@ from typing import Any
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import FROM, scope
 from bam_lab.report.sections import diagonal_lines
-from bam_lab.report.standing import matched_thing
+from bam_lab.report.standing import matching
 from bam_lab.spec.published import PublishedTable
 
 
@@ -15,7 +15,7 @@ def page_parts(evidence: Evidence, published: PublishedTable | None) -> dict[str
     return {
         "scope_text": scope(evidence),
         "state_text": _state(evidence.stages),
-        "matching_text": _matching(evidence, published),
+        "matching_text": matching(evidence, published is not None),
         "stands_in_text": _stands_in(evidence),
         "replicates_text": _replicates(evidence),
         "failures": [(s.label, s.failure) for s in evidence.stages if s.failure],
@@ -55,17 +55,6 @@ def _state(stages: Sequence[StageFact]) -> str:
         return ""
     text = f"{done} of {len(stages)} stages are done"
     return text + (f", {failed} failed" if failed else "") + ": cells may be missing."
-
-
-def _matching(evidence: Evidence, published: PublishedTable | None) -> str:
-    if published is None:
-        return f"Arms are equal in {matched_thing(evidence)}."
-    if evidence.match_on == "flops":
-        return (
-            "The paper matched TPU core-days of the mixture phase; we match "
-            f"{matched_thing(evidence)}, which do not depend on the machine."
-        )
-    return f"The paper's data matching: arms are equal in {matched_thing(evidence)}, in its order."
 
 
 def _stands_in(evidence: Evidence) -> str:

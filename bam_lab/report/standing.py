@@ -52,6 +52,18 @@ def matched_thing(evidence: Evidence) -> str:
     return f"model training FLOPs of {'the mixture phase' if phase == 'mixture' else 'all phases'}"
 
 
+def matching(evidence: Evidence, printed: bool) -> str:
+    """Return the sentence on what is equal, and how that differs from the paper's where printed."""
+    if not printed:
+        return f"Arms are equal in {matched_thing(evidence)}."
+    if evidence.match_on == "flops":
+        return (
+            "The paper matched TPU core-days of the mixture phase; we match "
+            f"{matched_thing(evidence)}, which do not depend on the machine."
+        )
+    return f"The paper's data matching: arms are equal in {matched_thing(evidence)}, in its order."
+
+
 def _spent(evidence: Evidence, arm: str, kind: str) -> float | None:
     ledgers = [
         stage.ledger

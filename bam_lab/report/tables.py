@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.scope import counted, signed
-from bam_lab.report.standing import unranked
+from bam_lab.report.standing import matching, unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.spec.published import PublishedTable
@@ -243,6 +243,7 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
     parts.append("The average is over the domains' log perplexities.")
     if published:
         parts.append(f"Paper: {published.paper} {published.version}, {published.place}.")
+        parts.append(matching(evidence, printed=True))
     if evidence.ablation["match"].get("unmatched"):
         parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
     return " ".join(parts)

@@ -4,12 +4,13 @@
 replicates; one whose `arm` is null by all arms.
 """
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bam_lab.cost.match import mixed, solve
-from bam_lab.record.files import make_folder, write_json
+from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stage_specs import domains
@@ -49,7 +50,8 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
         "stages": [_row(stage) for stage in graph.stages.values()],
         "corpus": graph.corpus.fingerprint,
     }
-    write_json(folder / NAME, content)
+    # Not sorted: arms and domains stand in the order of their files, in the report too.
+    write_text(folder / NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return folder / NAME
 
 

@@ -109,6 +109,10 @@ def test_page_has_all_its_sections(report):
         assert words in text, words
 
 
+def test_latex_caption_says_how_the_matching_differs(report):
+    assert "The paper matched TPU core-days of the mixture phase" in text_of(report, "table.tex")
+
+
 def test_effects_stand_beside_the_papers(report):
     assert row(report, "soft", "general")["percent"] == pytest.approx(-2.0, abs=0.15)
     assert row(report, "soft", "general", "paper")["percent"] == pytest.approx(-2.6946, abs=1e-3)
