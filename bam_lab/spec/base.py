@@ -16,7 +16,8 @@ PositiveInt = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]*$", max_length=80)]
+NAME = r"^[a-z0-9][a-z0-9_.-]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=80)]
 
 
 class Spec(BaseModel):

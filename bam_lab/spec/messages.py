@@ -7,6 +7,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from bam_lab.spec.base import NAME
+
 Loc = tuple[str | int, ...]
 
 
@@ -57,6 +59,8 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
                 kind, "<="
             )
             return f"must be {sign} {next(iter(context.values()))}, got {got}."
+        case "string_pattern_mismatch" if context["pattern"] != NAME:
+            return f"must match {context['pattern']}, got {got}."
         case "string_pattern_mismatch":
             return f"must be lower-case letters, digits, `-`, `_` and `.`, got {got}. Rename it."
         case "model_type" | "dict_type" | "model_attributes_type":

@@ -126,5 +126,5 @@ def test_a_wrong_quorum_is_refused(tmp_path):
         "    printed: {numbers: none, supports: none printed}\n"
         "    tests: [{test: better, arm: a, than: b, in: most}]\n"
     )
-    with pytest.raises(SpecError, match=r"claims\.yaml:7.*in"):
+    with pytest.raises(SpecError, match=r"claims\.yaml:7.*in must match .*every"):
         read(path, ClaimsFile)

@@ -83,7 +83,7 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["recipe.mixture.mix.code=0.5"], "mixture.mix must sum to 1, got 1.25"),
         (["recipe.mixture.mix.poetry=0.0"], "must be a domain of the corpus, got 'poetry'"),
         (["recipe.mixture.experts=[seed_model, cod]"], "got 'cod'. Did you mean `code`?"),
-        (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 4"),
+        (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 2"),
         (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
         (["match.on"], "must be dotted.path=value"),
         (["arms.soft.kv.deep=1"], "the path must go through mappings"),
