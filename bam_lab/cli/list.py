@@ -42,9 +42,16 @@ def list_(
 
     where = Store(store_root(store))
     entries = [_entry(path.stem, scale, replicates, where) for path in list_ablations()]
+    problems = [entry.problem for entry in entries if entry.problem]
     if json:
         print_json([asdict(entry) for entry in entries])
-        return
+    else:
+        _show(entries)
+    if problems:
+        raise SpecError(sorted({line for problem in problems for line in problem.splitlines()}))
+
+
+def _show(entries: "list[Entry]") -> None:
     out = console()
     made = table("ablation", "arms", ">FLOPs", ">time", "done")
     for entry in entries:

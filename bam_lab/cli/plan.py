@@ -83,7 +83,7 @@ def _models(made: "Plan", wide: bool) -> Table:
     )
     for row in made.models:
         made_table.add_row(
-            row.arm or "seed, experts",
+            row.arm or "dense models",
             amount(row.params.total),
             amount(row.params.active),
             *([amount(row.params.active_printed)] if wide else []),

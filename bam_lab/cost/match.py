@@ -73,6 +73,13 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
                 "branches cost the baseline's whole budget. Use phase: mixture or more tokens."
             )
             continue
+        warmup = resolved.scale.phases.mixture.warmup_steps
+        if wanted <= warmup:
+            problems.append(
+                f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}, the "
+                f"match leaves it {wanted} steps. Raise the mixture phase's tokens."
+            )
+            continue
         spent = _mixture(resolved, method, wanted)
         if match.on == "tokens":
             mine, theirs, step = spent.tokens, target.tokens, spent.tokens // wanted

@@ -1,6 +1,6 @@
 """Routing: a linear router's logits, what it chose, and the gates that weight it.
 
-The two orders of `papers`' gates (BAM, arXiv:2408.08274 §3: softmax, then top-k, the rest of the
+The two orders of the papers' gates (BAM, arXiv:2408.08274 §3: softmax, then top-k, the rest of the
 probability lost; BTX, arXiv:2403.07816 §3: top-k, then softmax, gates sum to 1) and soft routing.
 Logits and gates are float32: bf16 would tie logits that differ by less than 0.4% and pick experts
 by their number.

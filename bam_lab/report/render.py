@@ -128,8 +128,9 @@ def write(evidence: Evidence, out: Path) -> Rendered:
 
 
 def published_table(evidence: Evidence) -> PublishedTable | None:
-    """Return the printed table that the ablation names; None where it names none."""
-    name = evidence.ablation["report"]["published"]
+    """Return the printed table that the ablation names for the scale; None where it names none."""
+    wanted = evidence.ablation["report"]
+    name = wanted.get("published_at", {}).get(evidence.scale) or wanted["published"]
     if not name:
         return None
     return read(resources.folder("published") / f"{name}.yaml", PublishedTable)

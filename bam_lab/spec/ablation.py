@@ -42,11 +42,13 @@ class ReportSpec(Spec):
     Attributes:
         columns: selectors over score fields, `kind/domain/metric`, `*` for any.
         published: name of a file in `reports/published/`; empty when nothing was printed.
+        published_at: scale -> such a name, where the paper printed another table of that scale.
         delta: smallest effect that counts, as a relative change in perplexity.
     """
 
     columns: tuple[str, ...]
     published: str = ""
+    published_at: dict[Name, Name] = Field(default_factory=dict)
     delta: PositiveFloat = 0.005
 
 

@@ -62,8 +62,8 @@ class _MixtureMethod(Spec):
 
     Attributes:
         experts: names of the dense models that become experts, in router-column order; `seed_model`
-            is the seed. A name may stand more than once: each time it is one more copy. Empty means
-            the recipe's own list.
+            is the seed model. A name may stand more than once: each time it is one more copy. Empty
+            means the recipe's own list.
         router_init_std: standard deviation of the routers' normal initialisation.
     """
 
@@ -74,14 +74,14 @@ class _MixtureMethod(Spec):
 
 
 class BTXMethod(_MixtureMethod):
-    """Mix FFN experts; average everything else (arXiv:2403.07816 §3)."""
+    """Mix FFN experts; merge everything else by the mean (arXiv:2403.07816 §3)."""
 
     method: Literal["btx"]
     balance_loss: BalanceLoss | None = BalanceLoss(form="gates", weight=0.01)
 
 
 class BAMMethod(_MixtureMethod):
-    """Mix FFN and attention experts; average everything else (arXiv:2408.08274 §4).
+    """Mix FFN and attention experts; merge everything else by the mean (arXiv:2408.08274 §4).
 
     Attributes:
         kv: `per_expert` (KV experts: own W_k, W_v) or `shared` (KV sharing: one averaged pair).
@@ -108,7 +108,7 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
     """Return the dense models behind an arm's experts, in router-column order.
 
     Args:
-        method: the arm's method; a dense one has a single model, the seed.
+        method: the arm's method; a dense one has a single model, the seed model.
         recipe_experts: the recipe's own list, taken when the arm names none.
     """
     if isinstance(method, DenseMethod):

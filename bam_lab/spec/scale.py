@@ -3,8 +3,10 @@
 from pydantic import Field
 
 from bam_lab.spec.base import (
+    Beta,
     Name,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     SchemaVersion,
@@ -28,7 +30,7 @@ class PhaseSize(Spec):
     tokens: PositiveInt
     batch_sequences: PositiveInt
     peak_lr: PositiveFloat
-    warmup_steps: int
+    warmup_steps: NonNegativeInt
     final_lr_share: Share
     threads: PositiveInt
 
@@ -44,8 +46,8 @@ class Phases(Spec):
 class OptimizerSpec(Spec):
     """Set AdamW; the same in every phase, fresh in each."""
 
-    beta1: Share
-    beta2: Share
+    beta1: Beta
+    beta2: Beta
     weight_decay: NonNegativeFloat
     grad_clip: PositiveFloat
 

@@ -86,11 +86,22 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 2"),
         (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
         (["match.on"], "must be dotted.path=value"),
+        (["title=2020-13-45"], "the value must be plain YAML"),
+        (["title=" + "[" * 3000], "the value must be plain YAML"),
+        (["title=!!int '2'"], "the value must be plain YAML (no tags, no aliases)"),
+        (["title=[&a [x, x], *a, *a]"], "the value must be plain YAML (no tags, no aliases)"),
+        (["id=" + "a" * 81], "id must have at most 80 characters"),
+        (["corpus.domains.law.sources=[]"], "domains.law is wrong: sources must name at least"),
         (["arms.soft.kv.deep=1"], "the path must go through mappings"),
         (["id=../../etc"], "id must be lower-case letters"),
         (["common.ffn_router.top_k=one"], "common.ffn_router.top_k must be an integer, got 'one'"),
         (["claims=[C1, C99]"], "must be an id of ablations/claims.yaml, got 'C99'"),
         (["report.published=bam-table-66"], "Did you mean `bam-table-6`?"),
+        (["report.columns=[tasks/*/accuracy]"], "report.columns.0 must be heldout/*/perplexity"),
+        (["report.published_at={bam-2b: bam-table-22}"], "Did you mean `bam-table-2`?"),
+        (["scale.phases.expert.peak_lr=.inf"], "peak_lr must be a finite number, got inf"),
+        (["scale.phases.expert.warmup_steps=-5"], "warmup_steps must be >= 0, got -5"),
+        (["scale.optimizer.beta1=1.0"], "beta1 must be < 1.0, got 1.0"),
         (["answers=[E1]"], "must be a question's id, A1 to D3, got 'E1'"),
         (["common.ffn_router={score: softmax, select: all}"], "the loss has no effect"),
     ],
@@ -99,6 +110,11 @@ def test_a_bad_override_names_itself(overrides: list[str], message: str) -> None
     text = problems("bam-attention-routing", *overrides)
     assert message in text
     assert "--set" in text or message == "the loss has no effect"  # named where the loss stands
+
+
+def test_a_scale_without_a_name_is_told() -> None:
+    with pytest.raises(SpecError, match="scale must name a file of configs/scale, got ''"):
+        load_ablation("bam-attention-routing", scale="")
 
 
 def test_two_arms_that_are_the_same_run(tmp_path: Path) -> None:
