@@ -3,13 +3,14 @@
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bam_lab.evaluate.heldout import score
 from bam_lab.model import checkpoint
 from bam_lab.record.files import write_text
-from bam_lab.run.context import Progress, StageContext
+from bam_lab.run.context import Speed, StageContext
 from bam_lab.run.stages_common import CHECKPOINT, TOKENS
 from bam_lab.train.numerics import prepare
 
@@ -24,9 +25,10 @@ def evaluate(context: StageContext) -> None:
     scores: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []
     parts = [(s, d) for s in context.spec["splits"] for d in context.spec["domains"]]
+    speed = Speed(len(parts), context.spec["tokens_per_domain"])
     for done, (split, domain) in enumerate(parts):
         context.check_stop()
-        context.report(Progress(done, len(parts), note=f"{domain} {split}"))
+        context.report(replace(speed.at(done), note=f"{domain} {split}"))
         found = score(
             model.eval(),
             context.inputs["tokenizer"] / TOKENS,
