@@ -7,6 +7,7 @@ A cell knows which runs made it, in every rendering that can carry it.
 import csv
 import io
 from dataclasses import dataclass, field, replace
+from textwrap import wrap
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
@@ -149,6 +150,10 @@ def to_csv(tables: list[Table]) -> str:
     return out.getvalue()
 
 
+HEAD_WIDTH = 16
+"""Characters of a row's head in a terminal; the rest of 80 columns is the numbers'."""
+
+
 def to_rich(table: Table) -> RichTable:
     """Return the table for a terminal: the columns of a group one under another in one cell."""
     under = " / ".join(dict.fromkeys(column.name for column in table.columns if column.group))
@@ -161,7 +166,8 @@ def to_rich(table: Table) -> RichTable:
     for heading, _ in groups:
         shown.add_column(Text(heading), justify="right", overflow="fold")
     for row in table.rows:
-        cells = [Text(row.head + _bracketed(table, row.note))]
+        # Wrapped here, at hyphens too: rich would break a long name anywhere.
+        cells = [Text("\n".join(wrap(row.head + _bracketed(table, row.note), HEAD_WIDTH)))]
         values = iter(row.values)
         for _, width in groups:
             lines = [_line(table, next(values)) for _ in range(width)]
