@@ -107,7 +107,7 @@ def load_ablation(
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
         problems += rules.name_problems(document, spec, known_claims(), known_published())
-    named = scale or document.data.get("scale")
+    named = document.data.get("scale") if scale is None else scale
     recipe_doc = _config(document, "recipe", document.data.get("recipe"), by_file, problems)
     recipe = _checked(recipe_doc, RecipeSpec, problems)
     scale_doc = _config(document, "scale", named, by_file, problems)

@@ -63,6 +63,10 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
             return f"must match {context['pattern']}, got {got}."
         case "string_pattern_mismatch":
             return f"must be lower-case letters, digits, `-`, `_` and `.`, got {got}. Rename it."
+        case "string_too_long":
+            return f"must have at most {context['max_length']} characters, got {got}. Shorten it."
+        case "value_error" if isinstance(item["input"], dict):  # a rule between keys, in full
+            return f"is wrong: {str(item['msg']).removeprefix('Value error, ')}."
         case "model_type" | "dict_type" | "model_attributes_type":
             return f"must be a mapping, got {got}."
         case "tuple_type" | "list_type":

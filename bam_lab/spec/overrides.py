@@ -3,11 +3,9 @@
 import copy
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from bam_lab.errors import SpecError
-from bam_lab.spec.reader import Document
+from bam_lab.spec.messages import show
+from bam_lab.spec.reader import Document, parse_value
 
 OTHER_FILES = ("recipe", "scale", "model", "corpus")
 
@@ -25,10 +23,11 @@ def split(override: str) -> tuple[list[str], Any]:
             f"--set {override}: must be dotted.path=value. For example arms.soft.kv=shared."
         )
     try:
-        value = YAML(typ="safe", pure=True).load(text)
-    except YAMLError:
+        value = parse_value(text)
+    except ValueError:
         raise SpecError(
-            f"--set {override}: the value must be YAML, got {text!r}. Quote it."
+            f"--set {override}: the value must be plain YAML (no tags, no aliases), got "
+            f"{show(text)}. Quote it."
         ) from None
     return keys, value
 

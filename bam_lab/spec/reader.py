@@ -94,6 +94,24 @@ def load(path: Path) -> Document:
     return Document(str(path), data, walk.positions)
 
 
+def parse_value(text: str) -> Any:
+    """Return one YAML value, as plain as those of a file.
+
+    Raises:
+        ValueError: it is no YAML, too deep, or has tags, aliases or duplicate keys.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        node = yaml.compose(text)
+    except (YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    walk = _Walk("", yaml)
+    value = None if node is None else walk.value(node, ())
+    if walk.problems:
+        raise ValueError(walk.problems[0])
+    return value
+
+
 def read(path: Path, model: type[Model]) -> Model:
     """Read one file into `model`.
 
@@ -157,6 +175,7 @@ class _Walk:
     def __init__(self, file: str, yaml: Any):
         self.file = file
         self.construct = yaml.constructor.construct_object
+        self.resolve = yaml.resolver.resolve
         self.positions: dict[Loc, tuple[int, int]] = {}
         self.problems: list[str] = []
         self.seen: set[int] = set()
@@ -169,7 +188,7 @@ class _Walk:
         self.seen.add(id(node))
         if len(loc) > MAX_DEPTH:
             return self.refuse(loc[:3], f"must be at most {MAX_DEPTH} levels deep. Flatten it")
-        if not str(node.tag).startswith("tag:yaml.org,2002:") or "python" in str(node.tag):
+        if str(node.tag) != self.plain_tag(node):
             return self.refuse(loc, f"must not carry a tag, got {node.tag}. Remove it")
         if isinstance(node, MappingNode):
             return self.mapping(node, loc)
@@ -183,6 +202,11 @@ class _Walk:
         if not isinstance(value, str | int | float | bool | None):
             return str(node.value)  # a timestamp: specs hold none, so it is text
         return value
+
+    def plain_tag(self, node: Node) -> str:
+        """Return the tag that the node has when none is written."""
+        implicit = (isinstance(node, ScalarNode) and not node.style, True)
+        return str(self.resolve(type(node), node.value, implicit))
 
     def mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
         result: dict[str, Any] = {}

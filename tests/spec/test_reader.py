@@ -60,6 +60,8 @@ def test_all_problems_at_once_with_line_column_and_nearest_key(tmp_path: Path) -
         (GOOD + "dim: 64\n", "FILE:12:1: dim must stand once, got a duplicate key"),
         (GOOD.replace("dim: 32", "dim: !!python/name:os.system", 1), "dim must not carry a tag"),
         (GOOD.replace("dim: 32", "dim: !secret 3", 1), "dim must not carry a tag"),
+        (GOOD.replace("dim: 32", "dim: !!int '32'", 1), "dim must not carry a tag"),
+        (GOOD.replace("dim: 32", "dim: !!set {a}", 1), "dim must not carry a tag"),
         (GOOD.replace("schema: 1", "schema: 2"), "schema must be 1, got 2. Written for a newer"),
         (GOOD.replace("schema: 1", "schema: true"), "schema must be 1, got True"),
         (GOOD.replace("parallel", "diagonal"), "block must be 'parallel' or 'serial', got 'diag"),
