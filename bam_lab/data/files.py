@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import CorpusSpec, FilesSource
@@ -20,7 +20,9 @@ def paths(source: FilesSource) -> list[Path]:
     folder = Path(source.folder)
     if not folder.is_dir():
         raise InputError(f"{source.name}: folder must exist, got {folder}. Mend it in the corpus.")
-    found = sorted(path for path in folder.glob(source.pattern) if path.is_file())
+    parts = PurePosixPath(source.pattern)
+    inside = bool(parts.parts) and not parts.is_absolute() and ".." not in parts.parts
+    found = sorted(p for p in folder.glob(source.pattern) if p.is_file()) if inside else []
     if not found:
         raise InputError(
             f"{source.name}: pattern must match a file of {folder}, got {source.pattern!r}. "
@@ -66,7 +68,7 @@ def documents(source: FilesSource) -> Iterator[tuple[str, str]]:
         name = path.relative_to(source.folder).as_posix()
         text = _text(path)
         if path.suffix == ".jsonl":
-            for number, line in enumerate(text.splitlines(), start=1):
+            for number, line in enumerate(text.split("\n"), start=1):
                 if line.strip():
                     yield f"{name}#{number}", _field(path, number, line, source.text_field)
         else:
@@ -103,7 +105,8 @@ def _content(path: Path) -> bytes:
 def _field(path: Path, number: int, line: str, field: str) -> str:
     try:
         value = json.loads(line)[field]
-    except (ValueError, KeyError, TypeError):
+        str(value).encode()  # JSON can spell half a surrogate pair, which no text file can hold
+    except (ValueError, KeyError, TypeError, RecursionError):
         value = None
     if not isinstance(value, str):
         raise InputError(

@@ -1,5 +1,7 @@
 """Local files as text, and every way they can be wrong."""
 
+import json
+
 import pytest
 
 from bam_lab.data import files
@@ -39,6 +41,8 @@ def test_reads_every_kind(tmp_path):
         ("a.jsonl", b'["text"]', "a.jsonl:1: must be a JSON object"),
         ("a.jsonl", b"nonsense", "a.jsonl:1: must be a JSON object"),
         ("a.jsonl", b'{"text": 3}', "a.jsonl:1: must be a JSON object"),
+        ("a.jsonl", b'{"text": "half of a pair: \\ud83d"}', "a.jsonl:1: must be a JSON object"),
+        ("a.jsonl", b"[" * 100_000, "a.jsonl:1: must be a JSON object"),
     ],
 )
 def test_refuses(tmp_path, name, content, message):
@@ -52,6 +56,20 @@ def test_refuses_a_missing_folder_and_an_empty_pattern(tmp_path):
         list(files.documents(source(tmp_path / "nowhere")))
     with pytest.raises(InputError, match=r"must match a file of .*, got '\*.txt'"):
         list(files.documents(source(tmp_path, "*.txt")))
+
+
+@pytest.mark.parametrize("pattern", ["", "/etc/*", "../*", "sub/../../*"])
+def test_a_pattern_that_leaves_the_folder_matches_nothing(tmp_path, pattern):
+    (tmp_path / "a.txt").write_text("outside")
+    (tmp_path / "mine" / "sub").mkdir(parents=True)
+    with pytest.raises(InputError, match="must match a file of"):
+        list(files.documents(source(tmp_path / "mine", pattern)))
+
+
+def test_only_line_feeds_end_a_line_of_jsonl(tmp_path):
+    text = "one\u2028two\x85three"
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}, ensure_ascii=False) + "\r\n")
+    assert list(files.documents(source(tmp_path))) == [("a.jsonl#1", text)]
 
 
 def test_digest_sees_names_and_contents(tmp_path):
