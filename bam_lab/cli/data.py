@@ -10,7 +10,7 @@ from bam_lab import resources
 from bam_lab.cli import options
 from bam_lab.cli.output import console, print_json, size, table
 from bam_lab.errors import InputError, SpecError
-from bam_lab.record.files import read_json
+from bam_lab.record.files import intact, read_json
 from bam_lab.record.store import Store, store_root
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def build_verb(
 ) -> None:
     """Fetch, clean, split and store a corpus; does nothing if it is there."""
     folder = build(corpus, store_root(store), quiet)
-    show(read_json(folder / "corpus.json"), folder, console())
+    with intact(folder):
+        show(read_json(folder / "corpus.json"), folder, console())
 
 
 @app.command("show")
@@ -40,11 +41,12 @@ def show_verb(
 ) -> None:
     """Show a built corpus: domains, splits, sources with version and licence."""
     folder = find(corpus, store_root(store))
-    manifest = read_json(folder / "corpus.json")
-    if json:
-        print_json(manifest)
-    else:
-        show(manifest, folder, console())
+    with intact(folder):
+        manifest = read_json(folder / "corpus.json")
+        if json:
+            print_json(manifest)
+        else:
+            show(manifest, folder, console())
 
 
 def spec_of(corpus: str) -> "CorpusSpec":

@@ -11,7 +11,7 @@ from bam_lab.cli import options
 from bam_lab.cli.output import amount, console, duration, print_json, table
 from bam_lab.errors import InputError
 from bam_lab.record import metrics
-from bam_lab.record.files import read_json
+from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import REVISIONS
 from bam_lab.record.store import Store, store_root
 from bam_lab.spec.messages import nearest
@@ -60,7 +60,8 @@ def show_run(
     found = _find(where, key)
     row = _summary(where, found, _keys(where)[found])
     row["folder"] = str(_folder(where, found))
-    row["last_metrics"] = metrics.read(_folder(where, found) / metrics.NAME)[-1:]
+    with intact(_folder(where, found)):
+        row["last_metrics"] = metrics.read(_folder(where, found) / metrics.NAME)[-1:]
     if json:
         print_json(row)
         return
@@ -134,4 +135,5 @@ def _summary(store: Store, key: str, state: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return a JSON file's data; empty where the stage has none (yet)."""
-    return dict(read_json(path)) if path.is_file() else {}
+    with intact(path.parent):
+        return dict(read_json(path)) if path.is_file() else {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bam_lab.record import ledger, numerics
-from bam_lab.record.files import read_json
+from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import TRAINING, StageName
 from bam_lab.record.store import Store
 
@@ -58,11 +58,12 @@ def pace(store: Store) -> Pace:
     walls: dict[str, list[float]] = {}
     for key in store.done_keys():
         stage, folder = key.rpartition("-")[0], store.stage(key)
-        if stage in TRAINING:
-            spent = ledger.read(folder)
-            work.setdefault(stage, []).append((spent.executed_flops, spent.device_seconds))
-        else:
-            walls.setdefault(stage, []).append(read_json(folder / "manifest.json")["wall_s"])
+        with intact(folder):
+            if stage in TRAINING:
+                spent = ledger.read(folder)
+                work.setdefault(stage, []).append((spent.executed_flops, spent.device_seconds))
+            else:
+                walls.setdefault(stage, []).append(read_json(folder / "manifest.json")["wall_s"])
     flops = {
         stage: sum(done for done, _ in rows) / max(sum(seconds for _, seconds in rows), 1e-9)
         for stage, rows in work.items()

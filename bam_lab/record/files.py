@@ -17,6 +17,8 @@ _MENDABLE = {
     errno.EPERM: "permission denied. Choose another folder with --store",
     errno.ENAMETOOLONG: "its name is too long. Choose another folder with --store",
     errno.EROFS: "the file system is read-only. Choose another folder with --store",
+    errno.ELOOP: "a symbolic link leads back to itself. Choose another folder with --store",
+    errno.EISDIR: "a folder is where a file should be. Delete it, or choose another folder",
     errno.ENOTDIR: "a file is where a folder should be. Choose another folder with --store",
     errno.EEXIST: "a file is where a folder should be. Choose another folder with --store",
 }
@@ -32,6 +34,24 @@ def explained(path: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise InputError(f"{error.filename or path} cannot be written: {reason}.") from error
+
+
+@contextlib.contextmanager
+def intact(path: Path) -> Iterator[None]:
+    """Turn what reading a damaged file or stage folder of the store raises into an `InputError`.
+
+    Files are published whole and flushed, so damage comes from outside: a disk, a copy cut short,
+    an editor. A missing file counts where `path` is the folder that should hold it.
+    """
+    try:
+        yield
+    except (FileNotFoundError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not path.is_dir():
+            raise
+        raise InputError(
+            f"{path} is damaged ({type(error).__name__}: {error}). Delete it and run the ablation "
+            "again: only what is missing is done anew."
+        ) from error
 
 
 def make_folder(path: Path) -> Path:

@@ -99,10 +99,11 @@ def _process(pid: int) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        owner: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return owner
-    except (FileNotFoundError, json.JSONDecodeError):
+        owner = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
+    whole = isinstance(owner, dict) and owner.keys() >= {"host", "processes", "token"}
+    return owner if whole else None
 
 
 def _write(path: Path, owner: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from bam_lab.errors import InputError
-from bam_lab.record.files import read_json, write_json
+from bam_lab.record.files import intact, read_json, write_json
 from bam_lab.record.store import Store
 
 Precision = Literal["bf16-mixed", "float32"]
@@ -69,8 +69,10 @@ def detect() -> Numerics:
 
 def stored(store: Store) -> Numerics | None:
     """Return what the store was settled to, or None when nothing ran in it yet."""
+    path = store.root / "numerics.json"
     try:
-        return Numerics(**read_json(store.root / "numerics.json"))
+        with intact(path):
+            return Numerics(**read_json(path))
     except FileNotFoundError:
         return None
 

@@ -23,6 +23,7 @@ from typing import Any
 from bam_lab.errors import InputError
 from bam_lab.record.files import (
     explained,
+    intact,
     make_folder,
     read_json,
     sync_folder,
@@ -136,11 +137,12 @@ class Store:
 
     def failure(self, key: str) -> dict[str, Any] | None:
         """Return why the stage's last attempt failed, or None."""
+        path = self.inside("failures", f"{key}.json")
         try:
-            found: dict[str, Any] = read_json(self.inside("failures", f"{key}.json"))
+            with intact(path):
+                return dict(read_json(path))
         except FileNotFoundError:
             return None
-        return found
 
     def write_failure(self, key: str, failure: dict[str, Any]) -> None:
         """Record why an attempt failed: reason, step, lr, last_checkpoint."""

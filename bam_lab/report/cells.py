@@ -1,9 +1,12 @@
 """Tidy cells from the evaluation stages: one a model, replicate and domain, missing ones too."""
 
 import csv
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
+from bam_lab.record.files import intact
 from bam_lab.record.store import Store
 from bam_lab.report.evidence import Cell, Role, StageFact
 
@@ -59,8 +62,22 @@ def _way(by_key: dict[str, StageFact], key: str) -> list[str]:
 def _scores(store: Store, key: str) -> dict[str, dict[str, float]]:
     """Return {domain: {metric: value}} of the whole domain's test split."""
     found: dict[str, dict[str, float]] = {}
-    with (store.stage(key) / "scores.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+    rows = read_csv(store.stage(key), "scores.csv")
+    with intact(store.stage(key)):
+        for row in rows:
             if (row["kind"], row["source"], row["split"]) == ("heldout", "*", SPLIT):
                 found.setdefault(row["domain"], {})[row["metric"]] = float(row["value"])
     return found
+
+
+def read_csv(folder: Path, name: str) -> list[dict[str, str]]:
+    """Return the rows of a stage's CSV file.
+
+    Raises:
+        InputError: it is missing or cut short.
+    """
+    with intact(folder):
+        text = (folder / name).read_text(encoding="utf-8")
+        if not text.endswith("\n"):
+            raise ValueError(f"{name} is cut short")
+    return list(csv.DictReader(io.StringIO(text)))

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.errors import InputError
+from bam_lab.record import ledger as ledger_file
 from bam_lab.record import metrics as metrics_file
-from bam_lab.record.files import read_json
+from bam_lab.record.files import intact, read_json
+from bam_lab.record.stages import TRAINING
 from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
 from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
@@ -29,13 +31,14 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
     """
     store = Store(store_root)
     try:
-        index = read_json(index_path)
+        with intact(index_path):
+            index = read_json(index_path)
+            keys = {entry["fingerprint"]: entry["key"] for entry in index["stages"]}
     except FileNotFoundError:
         raise InputError(
             f"{index_path} is missing: nothing of this ablation is in the store. "
             "Start it with `bam-lab run`."
         ) from None
-    keys = {entry["fingerprint"]: entry["key"] for entry in index["stages"]}
     stages = tuple(_stage(store, entry, keys) for entry in index["stages"])
     domains = tuple(index["domains"])
     provenance = _provenance(store, stages)
@@ -74,7 +77,10 @@ def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFa
     key = entry["key"]
     done = store.is_done(key)
     failure = None if done else store.failure(key)
-    ledger = store.stage(key) / "ledger.json"
+    ledger: dict[str, Any] = {}
+    if done and entry["name"] in TRAINING:
+        with intact(store.stage(key)):
+            ledger = dict(read_json(store.stage(key) / ledger_file.NAME))
     return StageFact(
         key=key,
         name=entry["name"],
@@ -86,7 +92,7 @@ def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFa
         inputs={role: keys[fingerprint] for role, fingerprint in entry["inputs"].items()},
         done=done,
         failure=_reason(failure) if failure else "",
-        ledger=read_json(ledger) if done and ledger.is_file() else {},
+        ledger=ledger,
     )
 
 
@@ -95,7 +101,8 @@ def _upcycled(stage: StageFact) -> bool:
 
 
 def _receipt(store: Store, stage: StageFact) -> Receipt:
-    facts = read_json(store.stage(stage.key) / "receipt.json")
+    with intact(store.stage(stage.key)):
+        facts = read_json(store.stage(stage.key) / "receipt.json")
     return Receipt(key=stage.key, arm=stage.arm or "", replicate=stage.replicate, facts=facts)
 
 
@@ -109,7 +116,8 @@ def _reason(failure: dict[str, Any]) -> str:
 
 
 def _curve(store: Store, stage: StageFact) -> Curve:
-    rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
+    with intact(store.stage(stage.key)):
+        rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
     steps = max(int(stage.ledger["steps"]), 1)
     train = [row for row in rows if "loss" in row]
     return Curve(
@@ -155,14 +163,15 @@ def _provenance(store: Store, stages: Sequence[StageFact]) -> tuple[Provenance, 
     for stage in stages:
         if not stage.done:
             continue
-        manifest = read_json(store.stage(stage.key) / "manifest.json")
-        numerics = {k: v for k, v in manifest["numerics"].items() if k != "threads"}
-        made = {
-            "numerics": numerics,
-            "packages": manifest["packages"],
-            "git": manifest["git"],
-            "hardware": manifest["hardware"],
-        }
+        with intact(store.stage(stage.key)):
+            manifest = read_json(store.stage(stage.key) / "manifest.json")
+            numerics = {k: v for k, v in manifest["numerics"].items() if k != "threads"}
+            made = {
+                "numerics": numerics,
+                "packages": manifest["packages"],
+                "git": manifest["git"],
+                "hardware": manifest["hardware"],
+            }
         groups.setdefault(repr(made), (made, []))[1].append(stage.key)
     return tuple(Provenance(**made, stages=tuple(keys)) for made, keys in groups.values())
 
@@ -179,8 +188,8 @@ def _same_numerics(provenance: Sequence[Provenance]) -> None:
 def _corpus(store: Store, stages: Sequence[StageFact]) -> dict[str, Any]:
     for stage in stages:
         if stage.name == "corpus" and stage.done:
-            manifest: dict[str, Any] = read_json(store.stage(stage.key) / "corpus.json")
-            return manifest
+            with intact(store.stage(stage.key)):
+                return dict(read_json(store.stage(stage.key) / "corpus.json"))
     return {}
 
 

@@ -4,14 +4,14 @@ Losses are averaged over replicates document by document, so this is the noise o
 alone, shown beside the spread over replicates and never in its place.
 """
 
-import csv
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from bam_lab.record.files import intact
 from bam_lab.record.store import Store
-from bam_lab.report.cells import SPLIT
+from bam_lab.report.cells import SPLIT, read_csv
 from bam_lab.report.evidence import Noise, StageFact
 from bam_lab.report.stats import cluster_bootstrap
 
@@ -63,8 +63,9 @@ def _losses(store: Store, keys: Sequence[str]) -> dict[str, Losses]:
     """Return {domain: losses}, nats averaged over the evaluations."""
     sums: dict[str, dict[Document, list[float]]] = {}
     for key in keys:
-        with (store.stage(key) / "documents.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
+        rows = read_csv(store.stage(key), "documents.csv")
+        with intact(store.stage(key)):
+            for row in rows:
                 if row["split"] != SPLIT:
                     continue
                 domain = sums.setdefault(row["domain"], {})

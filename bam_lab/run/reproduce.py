@@ -12,7 +12,7 @@ from typing import Literal
 from rich.console import Console
 
 from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED, InputError
-from bam_lab.record.files import read_json
+from bam_lab.record.files import intact, read_json
 from bam_lab.record.numerics import Device, Precision, settle
 from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store
@@ -75,7 +75,10 @@ def current_graph(resolved: ResolvedAblation, store: Store, replicates: int) -> 
         SpecError: two arms are the same run, or the match cannot be solved.
     """
     key = corpus_stage(resolved.corpus).key
-    digest = read_json(store.stage(key) / "corpus.json")["digest"] if store.is_done(key) else None
+    digest = None
+    if store.is_done(key):
+        with intact(store.stage(key)):
+            digest = str(read_json(store.stage(key) / "corpus.json")["digest"])
     return build_graph(resolved, replicates, digest)
 
 

@@ -52,6 +52,14 @@ def test_one_owner_until_released(store: Store) -> None:
     assert acquire(store, KEY) is not None
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\x00", b"null"])
+def test_a_damaged_lease_is_free(store: Store, content: bytes) -> None:
+    (store.root / "leases" / f"{KEY}.json").write_bytes(content)
+    assert holder(store, KEY) is None
+    mine = acquire(store, KEY)
+    assert mine is not None and mine.is_mine()
+
+
 def test_killed_owner_is_stolen_from_at_once(store: Store) -> None:
     with python(HOLD, str(store.root), KEY) as other:
         assert other.stdout is not None and other.stdout.readline() == "True\n"

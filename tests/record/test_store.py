@@ -80,6 +80,24 @@ def test_full_disk_is_told_and_leaves_the_old_file(
     assert list(store.root.glob(".x*")) == []
 
 
+def test_a_store_behind_a_symbolic_link_to_itself_is_told(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="a symbolic link leads back to itself"):
+        Store(tmp_path / "loop").prepare()
+
+
+def test_a_folder_where_a_file_should_be_is_told(store: Store) -> None:
+    (store.root / "report.html").mkdir()
+    with pytest.raises(InputError, match="a folder is where a file should be"):
+        files.write_text(store.root / "report.html", "text")
+
+
+def test_a_damaged_failure_is_told(store: Store) -> None:
+    (store.root / "failures" / f"{KEY}.json").write_text('{"reason": "the lo')
+    with pytest.raises(InputError, match=rf"{KEY}\.json is damaged.*Delete it"):
+        store.failure(KEY)
+
+
 def test_other_disk_errors_keep_their_traceback(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Input/output"), files.explained(tmp_path):
         raise OSError(errno.EIO, "Input/output error")
