@@ -80,7 +80,7 @@ def test_all_phases_charge_an_arm_only_for_the_branches_it_uses():
 
 def test_an_arm_that_cannot_be_matched_is_the_users_problem():
     found = resolved(Match(on="flops", phase="all"))
-    sizes = found.scale.phases.mixture.model_copy(update={"tokens": 4096})
+    sizes = found.scale.phases.mixture.model_copy(update={"tokens": 4096, "warmup_steps": 0})
     phases = found.scale.phases.model_copy(update={"mixture": sizes})
     found = dataclasses.replace(found, scale=found.scale.model_copy(update={"phases": phases}))
     found = with_experts(found, "btx", ("seed_model", "seed_model"))
@@ -94,3 +94,15 @@ def test_copies_count_as_experts_but_not_as_branches():
     assert num_experts(found, found.arms["soft"]) == 5
     assert used_branches(found, ["soft"]) == ("code",)
     assert used_branches(found, found.arms) == ("code", "law", "math")
+
+
+def test_an_arm_must_outlast_its_warm_up():
+    found = resolved()
+    sizes = found.scale.phases.mixture.model_copy(update={"warmup_steps": 800})
+    phases = found.scale.phases.model_copy(update={"mixture": sizes})
+    found = dataclasses.replace(found, scale=found.scale.model_copy(update={"phases": phases}))
+    with pytest.raises(
+        SpecError, match="arms.soft must train longer than warmup_steps 800"
+    ) as told:
+        solve(found)
+    assert len(told.value.problems) == 1
