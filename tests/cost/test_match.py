@@ -102,7 +102,7 @@ def test_an_arm_must_outlast_its_warm_up():
     phases = found.scale.phases.model_copy(update={"mixture": sizes})
     found = dataclasses.replace(found, scale=found.scale.model_copy(update={"phases": phases}))
     with pytest.raises(
-        SpecError, match="arms.soft must train longer than warmup_steps 800"
+        SpecError, match=r"arms\.soft must train longer than warmup_steps 800"
     ) as told:
         solve(found)
     assert len(told.value.problems) == 1
