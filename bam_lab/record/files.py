@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,25 @@ def explained(path: Path) -> Iterator[None]:
     """Turn the disk errors that a user can mend into an `InputError` that names `path`."""
     try:
         yield
-    except OSError as error:
-        reason = _MENDABLE.get(error.errno or 0)
-        if reason is None:
+    except Exception as error:
+        number, file = _disk_error(error)
+        if number not in _MENDABLE:
             raise
-        raise InputError(f"{error.filename or path} cannot be written: {reason}.") from error
+        raise InputError(f"{file or path} cannot be written: {_MENDABLE[number]}.") from error
+
+
+def _disk_error(error: BaseException) -> tuple[int, str]:
+    """Return the error number and the file of the disk's refusal behind an error; 0 for none.
+
+    torch's archive writer raises a RuntimeError while it handles the disk's own, and safetensors
+    writes the number into its text.
+    """
+    if isinstance(error, OSError):
+        return error.errno or 0, str(error.filename or "")
+    if isinstance(error.__context__, OSError):
+        return _disk_error(error.__context__)
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    return (int(told[1]), "") if told else (0, "")
 
 
 @contextlib.contextmanager
