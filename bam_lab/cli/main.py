@@ -1,5 +1,6 @@
 """The command `bam-lab`, and the one place where an error becomes a message and an exit code."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -65,7 +66,8 @@ def root(
 def main() -> None:
     """Run the command line; leave with 0 done, 1 a stage failed, 2 the user's input is wrong."""
     try:
-        with explained(Path()):  # the last net for a disk that is full or closed to us
+        _print_anything()
+        with explained(Path("the output")):  # the last net for a disk that is full or closed to us
             app()
     except BamLabError as error:
         _tell(error)
@@ -80,6 +82,13 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(EXIT_BAD_INPUT)
+
+
+def _print_anything() -> None:
+    """Print what the terminal's encoding lacks as `?` rather than stop over it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _tell(error: BamLabError) -> None:

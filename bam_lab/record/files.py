@@ -44,7 +44,7 @@ def _disk_error(error: BaseException) -> tuple[int, str]:
     writes the number into its text.
     """
     if isinstance(error, OSError):
-        return error.errno or 0, str(error.filename or "")
+        return error.errno or 0, str(error.filename2 or error.filename or "")  # a rename's target
     if isinstance(error.__context__, OSError):
         return _disk_error(error.__context__)
     told = re.search(r"\(os error (\d+)\)", str(error))

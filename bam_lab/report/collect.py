@@ -91,7 +91,7 @@ def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFa
         domain=entry["domain"],
         inputs={role: keys[fingerprint] for role, fingerprint in entry["inputs"].items()},
         done=done,
-        failure=_reason(failure) if failure else "",
+        failure=str(failure["reason"]) if failure else "",
         ledger=ledger,
     )
 
@@ -104,15 +104,6 @@ def _receipt(store: Store, stage: StageFact) -> Receipt:
     with intact(store.stage(stage.key)):
         facts = read_json(store.stage(stage.key) / "receipt.json")
     return Receipt(key=stage.key, arm=stage.arm or "", replicate=stage.replicate, facts=facts)
-
-
-def _reason(failure: dict[str, Any]) -> str:
-    parts = [str(failure["reason"])]
-    if failure.get("step") is not None:
-        parts.append(f"step {failure['step']}")
-    if failure.get("lr") is not None:
-        parts.append(f"learning rate {failure['lr']:.3g}")
-    return ", ".join(parts)
 
 
 def _curve(store: Store, stage: StageFact) -> Curve:

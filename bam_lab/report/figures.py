@@ -50,12 +50,17 @@ def available() -> bool:
 
 
 def effects_figure(evidence: Evidence, published: PublishedTable | None) -> str:
-    """Draw every arm's change against the baseline: ours with its interval, the paper's hollow."""
+    """Draw every arm's change against the baseline: ours with its interval, the paper's hollow.
+
+    Empty where the baseline stands alone.
+    """
     from matplotlib import style
     from matplotlib.figure import Figure
 
     places = [*evidence.domains, AVERAGE]
     arms = [arm for arm in arms_in_order(evidence) if arm != evidence.baseline]
+    if not arms:
+        return ""
     with style.context(["default", _STYLE]):
         figure = Figure(figsize=(6.75, 0.5 + 0.24 * len(arms) + 0.5), layout="constrained")
         axes = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]

@@ -1,8 +1,10 @@
 """The way from an error to a message and an exit code; unknown words; the version."""
 
 import errno
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,29 @@ def test_module_is_the_command():
         [sys.executable, "-m", "bam_lab", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"bam-lab {__version__}\n"
+
+
+def test_an_encoding_without_our_signs_is_no_failure():
+    done = subprocess.run(
+        [sys.executable, "-m", "bam_lab", "list"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "40"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"bam-" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_output_that_cannot_be_written_is_told():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "bam_lab", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the output cannot be written: the disk is full.")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Fake:
     ablation_id: str = "bam-attention-routing"
     overrides: tuple = ()
     title: str = "Soft, top-1 and top-2 routing of attention experts"
-    failure: str = "the loss is NaN"
+    failure: str = "the loss is NaN at step 412 (learning rate 0.0016)"
 
     def nll(self, arm, replicate, domain):
         rng = np.random.default_rng(_number(arm, replicate, domain))

@@ -43,7 +43,7 @@ def test_a_failed_run_is_a_missing_cell_with_its_reason(tmp_path):
     gone = cell(evidence, "arm", "top-1", "code")
     assert gone.nll is None
     assert gone.runs == ()
-    assert gone.missing == "mixture top-1 r0: the loss is NaN, step 412, learning rate 0.0016"
+    assert gone.missing == "mixture top-1 r0: the loss is NaN at step 412 (learning rate 0.0016)"
 
 
 def test_a_failed_branch_explains_the_arms_that_need_it(tmp_path):

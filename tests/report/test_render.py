@@ -155,7 +155,7 @@ def test_every_measured_cell_names_its_runs(report, five):
 def test_a_fewer_replicates_cell_and_the_failure_are_footnoted(report):
     assert row(report, "top-1", "law")["percent"] is not None
     text = text_of(report, "report.html")
-    assert "4 of 5 replicates (mixture top-1 r4: the loss is NaN, step 412" in text
+    assert "4 of 5 replicates (mixture top-1 r4: the loss is NaN at step 412" in text
 
 
 def test_a_missing_arm_is_dashes_with_a_reason_never_zero(tmp_path):
@@ -285,6 +285,12 @@ def test_latex_compiles_within_the_page(hostile, tmp_path):
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Overfull" not in done.stdout
     assert rendered.paths["table.tex"].is_file()
+
+
+def test_a_single_arm_has_no_figure_of_changes(tmp_path):
+    index = make_store(tmp_path / "store", Fake(arms={"btx": ARMS["btx"]}))
+    page = render(tmp_path / "store", index, tmp_path).paths["report.html"].read_text()
+    assert "change in test perplexity against" not in page
 
 
 def test_without_matplotlib_figures_are_left_out_with_a_note(five, tmp_path, monkeypatch):
