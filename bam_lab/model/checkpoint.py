@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -35,11 +36,19 @@ def save(
 
 
 def load(folder: Path) -> Transformer:
-    """Read the model that `save` wrote."""
+    """Read the model that `save` wrote.
+
+    Raises:
+        ValueError: the weights are not whole.
+    """
     shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
     spec = ModelSpec.model_validate_json(json.dumps(shape["model"]))
     method: MethodSpec = TypeAdapter(MethodSpec).validate_json(json.dumps(shape["method"]))
-    return build(spec, method, shape["num_experts"], load_file(folder / WEIGHTS))
+    try:
+        state = load_file(folder / WEIGHTS)
+    except SafetensorError as error:
+        raise ValueError(f"{WEIGHTS}: {error}") from error
+    return build(spec, method, shape["num_experts"], state)
 
 
 def build(

@@ -3,11 +3,15 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
+from bam_lab.record.files import intact
 from bam_lab.spec.methods import MethodSpec
+
+if TYPE_CHECKING:
+    from bam_lab.model.transformer import Transformer
 
 Model = TypeVar("Model", bound=BaseModel)
 CHECKPOINT = "checkpoint"
@@ -36,6 +40,18 @@ def stream_seed(rng_seed: int, purpose: str) -> int:
 
 
 def experts_folders(inputs: dict[str, Path]) -> list[Path]:
-    """Return the checkpoints of the dense experts, in router-column order."""
+    """Return the stages of the dense experts, in router-column order."""
     count = sum(role.startswith("expert") for role in inputs)
-    return [inputs[f"expert{i}"] / CHECKPOINT for i in range(count)]
+    return [inputs[f"expert{i}"] for i in range(count)]
+
+
+def load_model(stage: Path) -> "Transformer":
+    """Read the model that a finished stage left.
+
+    Raises:
+        InputError: its folder is damaged.
+    """
+    from bam_lab.model import checkpoint
+
+    with intact(stage):
+        return checkpoint.load(stage / CHECKPOINT)

@@ -16,7 +16,14 @@ from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record import ledger
 from bam_lab.run.context import Progress, StageContext
-from bam_lab.run.stages_common import CHECKPOINT, TOKENS, decode, decode_method, stream_seed
+from bam_lab.run.stages_common import (
+    CHECKPOINT,
+    TOKENS,
+    decode,
+    decode_method,
+    load_model,
+    stream_seed,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.scale import OptimizerSpec
 from bam_lab.train import callbacks, resume
@@ -45,13 +52,13 @@ def train_seed_model(context: StageContext) -> None:
 
 def train_expert(context: StageContext) -> None:
     """Train a branch of the seed model."""
-    _train(context, lambda: checkpoint.load(context.inputs["seed_model"] / CHECKPOINT))
+    _train(context, lambda: load_model(context.inputs["seed_model"]))
 
 
 def train_mixture(context: StageContext) -> None:
     """Train an arm: a mixture from its upcycling, or, densely, the seed model itself."""
     role = "upcycle" if "upcycle" in context.inputs else "seed_model"
-    _train(context, lambda: checkpoint.load(context.inputs[role] / CHECKPOINT))
+    _train(context, lambda: load_model(context.inputs[role]))
 
 
 def _train(context: StageContext, start: Callable[[], Transformer]) -> None:

@@ -15,6 +15,7 @@ from bam_lab.run.stages_common import (
     decode,
     decode_method,
     experts_folders,
+    load_model,
     stream_seed,
 )
 from bam_lab.spec.model import ModelSpec
@@ -31,7 +32,7 @@ def upcycle(context: StageContext) -> None:
     prepare(context.threads)
     spec = decode(context.spec["model"], ModelSpec)
     method = decode_method(context.spec["method"])
-    experts = [checkpoint.load(folder) for folder in experts_folders(context.inputs)]
+    experts = [load_model(stage) for stage in experts_folders(context.inputs)]
     context.report(Progress(0, 2, note="mixing"))
     # FFN routers are drawn first, so arms of a replicate start from the same ones.
     generator = torch.Generator().manual_seed(stream_seed(context.spec["rng_seed"], "upcycle"))

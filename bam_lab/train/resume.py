@@ -5,6 +5,7 @@ recorder's sums are all there is. Written beside, synced, renamed; read with `we
 """
 
 import os
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bam_lab.record.files import explained, sync_folder
+from bam_lab.record.files import explained, intact, sync_folder
 
 NAME = "resume.pt"
 
@@ -54,11 +55,19 @@ _FIELDS = tuple(ResumeState.__dataclass_fields__)
 
 
 def load(folder: Path) -> ResumeState | None:
-    """Return the state in `folder`, or None where there is none."""
+    """Return the state in `folder`, or None where there is none.
+
+    Raises:
+        InputError: it is damaged.
+    """
     path = folder / NAME
     if not path.exists():
         return None
-    return ResumeState(**torch.load(path, map_location="cpu", weights_only=True))
+    with intact(path):
+        try:
+            return ResumeState(**torch.load(path, map_location="cpu", weights_only=True))
+        except (EOFError, RuntimeError, pickle.UnpicklingError) as error:
+            raise ValueError(f"not a whole archive: {type(error).__name__}") from error
 
 
 def discard(folder: Path) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bam_lab.errors import InputError
 from bam_lab.record.store import Store
+from bam_lab.run.stages_common import load_model
+from bam_lab.train import resume
 from tests.cli.command import bam_lab
 
 FIXTURE = "tests/fixtures/ablation.yaml"
@@ -78,3 +81,20 @@ def test_damaged_files_of_the_store(store: Path, how: str) -> None:
     for command in (("doctor",), ("plan", FIXTURE), ("run", FIXTURE, "--quiet")):
         done = bam_lab(*command, "--store", str(store))
         assert done.code == 2 and "numerics.json is damaged" in done.err
+
+
+@pytest.mark.parametrize("how", ["cut", "noise", "gone"])
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json"])
+def test_a_damaged_model_names_its_stage(store: Path, name: str, how: str) -> None:
+    folder = next((store / "stages").glob("seed_model-*"))
+    load_model(folder)
+    damage(folder / "checkpoint" / name, how)
+    with pytest.raises(InputError, match=f"{folder} is damaged"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", bytes(range(256))])
+def test_a_damaged_state_to_resume_from_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / resume.NAME).write_bytes(content)
+    with pytest.raises(InputError, match=r"resume\.pt is damaged.*Delete it"):
+        resume.load(tmp_path)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bam_lab.errors import InputError
 from bam_lab.methods import BAM, Dense
 from bam_lab.record import metrics
 from bam_lab.train import resume
@@ -210,8 +211,9 @@ def test_nothing_half_written(tmp_path, monkeypatch):
 
 def test_pickled_code_is_not_run(tmp_path):
     torch.save({"step": Killed}, tmp_path / resume.NAME)
-    with pytest.raises(Exception, match="weights_only"):
+    with pytest.raises(InputError, match=r"resume\.pt is damaged") as refused:
         resume.load(tmp_path)
+    assert "weights_only" in str(refused.value.__context__.__context__)
 
 
 def test_it_is_quiet(tmp_path, capfd):
