@@ -13,11 +13,12 @@ A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activati
 counts 0 in the first two.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bam_lab.cost.layer import LayerExperts, layer_experts
+from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import ffn_params, key_params, query_params
-from bam_lab.cost.printed import per_layer
+from bam_lab.cost.printed import printed_forward
 from bam_lab.spec.methods import BAMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -42,13 +43,13 @@ class FlopCount:
 
 def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: int) -> FlopCount:
     """Count the FLOPs of one token of a sequence of `seq_len` tokens."""
-    needed = layer_experts(method, num_experts)
-    run = _executed_experts(method, needed)
+    needed = layers_of(method, num_experts, model.num_layers)
+    run = [_executed_experts(method, experts) for experts in needed]
     queries = model.num_heads * model.head_dim
     # 2 products (scores, weighted values) x 2 FLOPs x (T+1)/2 keys.
-    causal = model.num_layers * needed.query_active * queries * 2 * (seq_len + 1)
+    causal = sum(experts.query_active for experts in needed) * queries * 2 * (seq_len + 1)
     forward, backward = _executed_keys(seq_len)
-    reads = model.num_layers * run.query_active * queries * 2
+    reads = sum(experts.query_active for experts in run) * queries * 2
     needed_products = _products(model, needed, num_experts)
     run_products = _products(model, run, num_experts)
     return FlopCount(
@@ -56,19 +57,19 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
         model_training=3 * (needed_products + causal),
         executed_forward=run_products + round(reads * forward),
         executed_training=3 * run_products + round(reads * (forward + backward)),
-        printed_forward=model.num_layers * per_layer(model, method, num_experts, seq_len).total,
+        printed_forward=printed_forward(model, method, num_experts, seq_len),
     )
 
 
-def _products(model: ModelSpec, experts: LayerExperts, num_experts: int) -> int:
+def _products(model: ModelSpec, layers: Sequence[LayerExperts], num_experts: int) -> int:
     """Count the forward FLOPs of all weight products, LM head included."""
-    layer = (
-        experts.query_active * query_params(model)
-        + experts.key * key_params(model)
-        + experts.ffn_active * ffn_params(model)
-        + experts.routers * model.dim * num_experts
-    )
-    return 2 * (model.num_layers * layer + model.dim * model.vocab_size)
+    total = model.dim * model.vocab_size
+    for experts in layers:
+        total += experts.query_active * query_params(model)
+        total += experts.key * key_params(model)
+        total += experts.ffn_active * ffn_params(model)
+        total += experts.routers * model.dim * num_experts
+    return 2 * total
 
 
 def _executed_experts(method: MethodSpec, needed: LayerExperts) -> LayerExperts:

@@ -1,4 +1,4 @@
-"""How many experts of each kind one layer holds, and how many of them a token uses.
+"""How many experts of each kind each layer holds, and how many of them a token uses.
 
 Queries and output projections go together, and so do keys and values (arXiv:2408.08274 §4.1).
 """
@@ -13,6 +13,8 @@ from bam_lab.spec.methods import (
     MethodSpec,
     RouterSpec,
     SoftRouter,
+    SparseUpcyclingMethod,
+    routed_layers,
 )
 
 
@@ -38,12 +40,22 @@ class LayerExperts:
     routers: int
 
 
+DENSE_LAYER = LayerExperts(ffn=1, ffn_active=1, query=1, query_active=1, key=1, routers=0)
+
+
+def layers_of(method: MethodSpec, num_experts: int, num_layers: int) -> tuple[LayerExperts, ...]:
+    """Return the counts of every layer; a layer that stays dense has those of a dense model."""
+    routed = routed_layers(method, num_layers)
+    experts = layer_experts(method, num_experts)
+    return tuple(experts if i in routed else DENSE_LAYER for i in range(num_layers))
+
+
 def layer_experts(method: MethodSpec, num_experts: int) -> LayerExperts:
-    """Return the counts for one layer of a method over `num_experts` dense experts."""
+    """Return the counts for one routed layer of a method over `num_experts` experts."""
     match method:
         case DenseMethod():
-            return LayerExperts(ffn=1, ffn_active=1, query=1, query_active=1, key=1, routers=0)
-        case BTXMethod():
+            return DENSE_LAYER
+        case BTXMethod() | SparseUpcyclingMethod():
             active = _active(method.ffn_router, num_experts)
             return LayerExperts(num_experts, active, query=1, query_active=1, key=1, routers=1)
         case BAMMethod():

@@ -8,9 +8,9 @@ process itself (interpreter, torch, lightning) is a measured constant.
 from dataclasses import dataclass
 
 from bam_lab.cost.flops import kept_keys
-from bam_lab.cost.layer import layer_experts
+from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import MethodSpec, num_sources
 from bam_lab.spec.model import ModelSpec
 
 PROCESS_BYTES = 520 * 2**20
@@ -63,7 +63,7 @@ def training(
         weights=4 * params,
         gradients=4 * params,
         optimizer=8 * params,
-        activations=tokens * model.num_layers * _saved_bytes(model, method, num_experts),
+        activations=tokens * sum(_saved_bytes(model, method, num_experts)),
         logits=_logits_bytes(model),
         process=PROCESS_BYTES,
     )
@@ -76,7 +76,7 @@ def evaluation(model: ModelSpec, method: MethodSpec, num_experts: int) -> Memory
         weights=4 * count(model, method, num_experts).total,
         gradients=0,
         optimizer=0,
-        activations=tokens * _saved_bytes(model, method, num_experts),
+        activations=tokens * max(_saved_bytes(model, method, num_experts)),
         logits=_logits_bytes(model),
         process=PROCESS_BYTES,
     )
@@ -85,8 +85,8 @@ def evaluation(model: ModelSpec, method: MethodSpec, num_experts: int) -> Memory
 def upcycling(
     model: ModelSpec, method: MethodSpec, num_experts: int, dense: MethodSpec
 ) -> MemoryEstimate:
-    """Estimate an upcycle stage: every dense expert and the mixture side by side."""
-    sources = num_experts * count(model, dense, 1).total
+    """Estimate an upcycle stage: every dense model that is read and the mixture side by side."""
+    sources = num_sources(method, num_experts) * count(model, dense, 1).total
     return MemoryEstimate(
         weights=4 * (sources + count(model, method, num_experts).total),
         gradients=0,
@@ -97,12 +97,16 @@ def upcycling(
     )
 
 
-def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int) -> int:
-    """Return what autograd keeps of one token in one layer.
+def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int) -> list[int]:
+    """Return what autograd keeps of one token in each layer.
 
     All in float32 but for the attention probabilities, which stay in bf16.
     """
-    experts = layer_experts(method, num_experts)
+    layers = layers_of(method, num_experts, model.num_layers)
+    return [_saved_bytes_of(model, experts, num_experts) for experts in layers]
+
+
+def _saved_bytes_of(model: ModelSpec, experts: LayerExperts, num_experts: int) -> int:
     queries = model.num_heads * model.head_dim
     keys = model.num_kv_heads * model.head_dim
     attention = experts.query * 4 * queries + experts.key * 3 * keys

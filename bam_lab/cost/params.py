@@ -7,7 +7,7 @@ values (612,400,128 printed; 624,983,040 with them).
 
 from dataclasses import dataclass
 
-from bam_lab.cost.layer import LayerExperts, layer_experts
+from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -28,16 +28,16 @@ class ParamCount:
 
 
 def count(model: ModelSpec, method: MethodSpec, num_experts: int) -> ParamCount:
-    """Count the parameters of `method` over `num_experts` dense experts of shape `model`."""
-    experts = layer_experts(method, num_experts)
+    """Count the parameters of `method` over `num_experts` experts in a model of shape `model`."""
+    layers = layers_of(method, num_experts, model.num_layers)
     router = model.dim * num_experts
     outside = embedding_params(model) + head_params(model) + model.dim
-    active = outside + model.num_layers * _active_layer(model, experts, router)
-    left_out = router * max(experts.routers - 1, 0)
+    active = outside + sum(_active_layer(model, experts, router) for experts in layers)
+    left_out = sum(router * max(experts.routers - 1, 0) for experts in layers)
     return ParamCount(
-        total=outside + model.num_layers * _total_layer(model, experts, router),
+        total=outside + sum(_total_layer(model, experts, router) for experts in layers),
         active=active,
-        active_printed=active - model.num_layers * left_out,
+        active_printed=active - left_out,
     )
 
 

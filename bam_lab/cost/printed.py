@@ -7,7 +7,7 @@ which the printed totals need), and embeddings, LM head and backward pass are le
 
 from dataclasses import dataclass
 
-from bam_lab.cost.layer import layer_experts
+from bam_lab.cost.layer import LayerExperts, layer_experts, layers_of
 from bam_lab.cost.params import ffn_params, key_params, query_params
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -24,7 +24,16 @@ class PrintedFlops:
 
 def per_layer(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: int) -> PrintedFlops:
     """Return the row of Table 7 for one method; `seq_len` is the table's n_ctx (256 there)."""
-    experts = layer_experts(method, num_experts)
+    return _row(model, layer_experts(method, num_experts), num_experts, seq_len)
+
+
+def printed_forward(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: int) -> int:
+    """Return the forward FLOPs of one token over all layers; a dense layer counts as one."""
+    layers = layers_of(method, num_experts, model.num_layers)
+    return sum(_row(model, experts, num_experts, seq_len).total for experts in layers)
+
+
+def _row(model: ModelSpec, experts: LayerExperts, num_experts: int, seq_len: int) -> PrintedFlops:
     scores = 2 * seq_len * model.num_heads * model.head_dim
     attention = experts.query_active * (
         2 * query_params(model) + scores

@@ -7,13 +7,13 @@ import torch
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import MethodSpec, num_experts_of
 from bam_lab.upcycle.execute import upcycle
 
 
 def mix(method: MethodSpec, experts: Sequence[Dense], rng_seed: int) -> Transformer:
-    """Return the untrained mixture of dense `experts`, in router-column order."""
+    """Return the untrained mixture of the dense models it reads, in router-column order."""
     spec = experts[0].model.spec
     generator = torch.Generator().manual_seed(rng_seed)
     state = upcycle(method, spec, [expert.model.state_dict() for expert in experts], generator)
-    return build(spec, method, len(experts), state)
+    return build(spec, method, num_experts_of(method, len(experts)), state)

@@ -5,8 +5,9 @@ from typing import assert_never
 from bam_lab.methods.bam import BAM
 from bam_lab.methods.btx import BTX
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.sparse_upcycling import SparseUpcycling
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod
+from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod, SparseUpcyclingMethod
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import Training
 
@@ -20,5 +21,7 @@ def module_of(model: Transformer, training: Training) -> TrainedModule:
             return BTX(model, training)
         case BAMMethod():
             return BAM(model, training)
+        case SparseUpcyclingMethod():
+            return SparseUpcycling(model, training)
         case _:
             assert_never(model.method)

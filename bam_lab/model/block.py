@@ -16,7 +16,7 @@ from bam_lab.model.attention import Attention, AttentionExperts
 from bam_lab.model.ffn import FFN, FFNExperts
 from bam_lab.model.layers import Rope, rms_norm, to_compute
 from bam_lab.model.router import Routing
-from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec
+from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, routed_layers
 from bam_lab.spec.model import ModelSpec
 
 
@@ -33,8 +33,8 @@ class Block(nn.Module):
     attention: Attention | AttentionExperts
     ffn: FFN | FFNExperts
 
-    def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
-        """Build the layer that `method` asks for."""
+    def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int, index: int):
+        """Build layer `index` as `method` asks for it."""
         super().__init__()
         self.parallel, self.eps = spec.block == "parallel", spec.norm_eps
         if self.parallel:
@@ -46,7 +46,8 @@ class Block(nn.Module):
             self.attention = AttentionExperts(spec, method.attention_router, method.kv, num_experts)
         else:
             self.attention = Attention(spec)
-        if isinstance(method, DenseMethod):
+        routed = index in routed_layers(method, spec.num_layers)
+        if isinstance(method, DenseMethod) or not routed:
             self.ffn = FFN(spec)
         else:
             self.ffn = FFNExperts(spec, method.ffn_router, num_experts)

@@ -152,10 +152,9 @@ def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
         losses[name] = losses[name] + loss if name in losses else loss
 
     for layer in output.routings:
-        assert layer.ffn is not None
-        if method.balance_loss is not None:
+        if layer.ffn is not None and method.balance_loss is not None:
             add("balance_loss_ffn", balance_loss(layer.ffn, method.balance_loss.form))
-        if method.z_loss:
+        if layer.ffn is not None and method.z_loss:
             add("z_loss", z_loss(layer.ffn))
         attention = _attention_balance(method)
         if attention is not None:

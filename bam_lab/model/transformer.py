@@ -3,8 +3,9 @@
 Parameters, by name (E experts stacked in front where the method has them, in router-column order):
 `embedding`, `lm_head` (absent when tied), `final_norm`, and for each layer `layers.<i>.`:
 `norm` (parallel) or `attention_norm`, `ffn_norm` (serial); `attention.{query,key,value,output}`;
-`ffn.{gate,up,down}`; `attention.router`, `ffn.router`. Construction leaves them uninitialised (and
-costs nothing on the meta device); `initialise` fills them.
+`ffn.{gate,up,down}`; `attention.router`, `ffn.router` (neither stacked nor routed in a layer that
+stays dense). Construction leaves them uninitialised (and costs nothing on the meta device);
+`initialise` fills them.
 
 Shapes: B batch, T tokens, D dim, V vocab.
 """
@@ -16,9 +17,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
 from bam_lab.model.layers import rms_norm, rope_tables, to_compute
-from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.methods import DenseMethod, MethodSpec, misfits, num_experts_of
 from bam_lab.spec.model import ModelSpec
 
 
@@ -42,13 +44,19 @@ class Transformer(nn.Module):
     rope_sin: Tensor
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
-        """Build all layers, their weights uninitialised."""
+        """Build all layers, their weights uninitialised.
+
+        Raises:
+            SpecError: the method's settings do not fit the shape.
+        """
         super().__init__()
-        assert num_experts == 1 or not isinstance(method, DenseMethod)
+        assert num_experts == num_experts_of(method, num_experts)
+        if problems := [f"method.{key} {text}" for key, text in misfits(method, spec)]:
+            raise SpecError(problems)
         self.spec, self.method, self.num_experts = spec, method, num_experts
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
         self.layers = nn.ModuleList(
-            Block(spec, method, num_experts) for _ in range(spec.num_layers)
+            Block(spec, method, num_experts, index) for index in range(spec.num_layers)
         )
         self.final_norm = nn.Parameter(torch.empty(spec.dim))
         if not spec.tie_embeddings:

@@ -61,21 +61,23 @@ _ENTRIES = (
         "FFN balance loss: weight α",
         lambda e: _per_arm(e, lambda m: _get(m, "balance_loss", "weight")),
         "ours",
-        "BAM §3: not stated; BTX §3: 0.01 for top-2",
+        "BAM §3: not stated; BTX §3: 0.01 for top-2; Sparse Upcycling: 0.01",
         "BTX's value, also Switch's usual one",
     ),
     _Entry(
         "FFN balance loss: form",
         lambda e: _per_arm(e, lambda m: _get(m, "balance_loss", "form")),
         "stated",
-        "BAM §3: N Σ f P with f the share of tokens (`tokens`); BTX §3: gates (`gates`)",
+        "BAM §3: N Σ f P with f the share of tokens (`tokens`); BTX §3: gates (`gates`); "
+        "Sparse Upcycling's code: `tokens`",
         "each paper's own; a BTX arm inside BAM's table takes BAM's",
     ),
     _Entry(
         "Router z-loss: weight β",
         lambda e: _per_arm(e, lambda m: _get(m, "z_loss")),
         "ours",
-        "BAM §3: the loss is stated, its weight is not; BTX: none mentioned",
+        "BAM §3: the loss is stated, its weight is not; BTX: none mentioned; Sparse Upcycling's "
+        "code: 0",
         "the usual 0.001 of ST-MoE",
     ),
     _Entry(
@@ -96,7 +98,8 @@ _ENTRIES = (
         "FFN gate: order of softmax and top-k",
         lambda e: _per_arm(e, lambda m: _router(_get(m, "ffn_router"))),
         "stated",
-        "BAM §3: softmax, then top-k, not renormalised; BTX §3: top-k, then softmax",
+        "BAM §3, Sparse Upcycling §4: softmax, then top-k, not renormalised; BTX §3: top-k, then "
+        "softmax",
     ),
     _Entry(
         "Attention gate",
@@ -114,10 +117,24 @@ _ENTRIES = (
     ),
     _Entry(
         "Everything that is not an expert or a router",
-        lambda e: "uniform mean of the dense models",
+        lambda e: _per_arm(e, _unrouted),
         "stated",
-        "BAM §4; BTX §3",
+        "BAM §4; BTX §3; Sparse Upcycling: the seed model's own",
         "accumulated in float64",
+    ),
+    _Entry(
+        "Sparse Upcycling: layers that become mixtures",
+        lambda e: _per_arm(e, lambda m: _get(m, "layers")),
+        "stated",
+        "Sparse Upcycling §4, App. B: every other layer from the second, for language",
+        stated="every_other",
+    ),
+    _Entry(
+        "Sparse Upcycling: noise on copies, standard deviation",
+        lambda e: _per_arm(e, lambda m: _get(m, "copy_noise_std")),
+        "stated",
+        "Sparse Upcycling: identical copies",
+        stated="0.0",
     ),
     _Entry(
         "Capacity factor of experts",
@@ -304,6 +321,16 @@ def _router(router: Any) -> Any:
         return "softmax over all experts"
     order = "top-k, then softmax" if router["renormalize"] else "softmax, then top-k"
     return f"{order}, k = {router['top_k']}"
+
+
+def _unrouted(method: dict[str, Any]) -> Any:
+    match method["method"]:
+        case "dense":
+            return _ABSENT
+        case "sparse_upcycling":
+            return "the seed model's, as it is"
+        case _:
+            return "uniform mean of the dense models"
 
 
 def _kv(evidence: Evidence) -> str:

@@ -22,7 +22,7 @@ from bam_lab.run.stage_specs import (
     upcycle_stage,
 )
 from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import is_mixture
+from bam_lab.spec.methods import is_mixture, num_sources
 from bam_lab.spec.recipe import SEED_MODEL
 
 UNKNOWN_DIGEST = "known after the corpus is built"
@@ -148,6 +148,7 @@ def _mixture(
     details["method"].pop("experts", None)
     if is_mixture(method):
         names = mixed(resolved, method)
+        names = names[: num_sources(method, len(names))]
         upcycle = named(
             upcycle_stage(resolved, details["method"], names, experts, tokenizer, number),
             f"upcycle {arm}",

@@ -18,6 +18,7 @@ from bam_lab.run.stages_common import (
     load_model,
     stream_seed,
 )
+from bam_lab.spec.methods import num_experts_of
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state
@@ -37,10 +38,11 @@ def upcycle(context: StageContext) -> None:
     # FFN routers are drawn first, so arms of a replicate start from the same ones.
     generator = torch.Generator().manual_seed(stream_seed(context.spec["rng_seed"], "upcycle"))
     state = make_state(method, spec, [expert.state_dict() for expert in experts], generator)
-    checkpoint.save(state, spec, method, len(experts), context.work / CHECKPOINT)
+    num_experts = num_experts_of(method, len(experts))
+    checkpoint.save(state, spec, method, num_experts, context.work / CHECKPOINT)
     context.report(Progress(1, 2, note="proving step 0"))
     named = dict(zip(context.settings["experts"], experts, strict=True))
-    mixture = checkpoint.build(spec, method, len(experts), state)
+    mixture = checkpoint.build(spec, method, num_experts, state)
     texts = _texts(context.inputs["tokenizer"] / TOKENS, context.settings["domains"], spec)
     write_json(context.work / "receipt.json", receipt(mixture, named, texts))
 

@@ -5,10 +5,21 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from bam_lab.spec.messages import describe, nearest, real_path
-from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod, MethodSpec
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    MethodSpec,
+    SparseUpcyclingMethod,
+)
 from bam_lab.spec.reader import Document, tuples
 
-METHODS: dict[str, type[BaseModel]] = {"dense": DenseMethod, "btx": BTXMethod, "bam": BAMMethod}
+METHODS: dict[str, type[BaseModel]] = {
+    "dense": DenseMethod,
+    "btx": BTXMethod,
+    "bam": BAMMethod,
+    "sparse_upcycling": SparseUpcyclingMethod,
+}
 _ADAPTER: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
 
 

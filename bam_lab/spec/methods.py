@@ -4,12 +4,14 @@ The defaults are the papers' (section named beside each); a value that a paper l
 the assumption register (`report/assumptions.py`).
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal, assert_never
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, PositiveInt, Spec
+from bam_lab.spec.model import ModelSpec
 
 
 class SoftRouter(Spec):
@@ -58,7 +60,7 @@ class DenseMethod(Spec):
 
 
 class _MixtureMethod(Spec):
-    """Hold what every mixture has.
+    """Hold what every mixture of dense experts has.
 
     Attributes:
         experts: names of the dense models that become experts, in router-column order; `seed_model`
@@ -71,6 +73,16 @@ class _MixtureMethod(Spec):
     experts: tuple[str, ...] = ()
     z_loss: NonNegativeFloat = 0.0
     router_init_std: PositiveFloat = 0.02
+
+
+def _layer_choice(value: str) -> str:
+    if not re.fullmatch(r"all|every_other|last_[1-9][0-9]*", value):
+        raise ValueError("all, every_other or last_<n>, such as last_6")
+    return value
+
+
+LayerChoice = Annotated[str, AfterValidator(_layer_choice)]
+NumExperts = Annotated[int, Field(ge=2)]
 
 
 class BTXMethod(_MixtureMethod):
@@ -96,7 +108,29 @@ class BAMMethod(_MixtureMethod):
     z_loss: NonNegativeFloat = 0.001
 
 
-MethodSpec = Annotated[DenseMethod | BTXMethod | BAMMethod, Field(discriminator="method")]
+class SparseUpcyclingMethod(Spec):
+    """Copy the seed model's FFN into every expert of some layers (arXiv:2212.05055 §4).
+
+    Attributes:
+        layers: which layers become mixtures, the others stay dense: `all`; `every_other`, from the
+            second on (the paper's for language); `last_<n>` (its choice for vision, App. B.4).
+        copy_noise_std: standard deviation of normal noise on each copy; 0 makes them identical.
+        router_init_std: standard deviation of the routers' normal initialisation.
+    """
+
+    method: Literal["sparse_upcycling"]
+    num_experts: NumExperts
+    layers: LayerChoice
+    ffn_router: RouterSpec
+    copy_noise_std: NonNegativeFloat = 0.0
+    balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
+    z_loss: NonNegativeFloat = 0.0
+    router_init_std: PositiveFloat = 0.02
+
+
+MethodSpec = Annotated[
+    DenseMethod | BTXMethod | BAMMethod | SparseUpcyclingMethod, Field(discriminator="method")
+]
 
 
 def is_mixture(method: MethodSpec) -> bool:
@@ -111,6 +145,60 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
         method: the arm's method; a dense one has a single model, the seed model.
         recipe_experts: the recipe's own list, taken when the arm names none.
     """
-    if isinstance(method, DenseMethod):
-        return ("seed_model",)
-    return method.experts or tuple(recipe_experts)
+    match method:
+        case DenseMethod():
+            return ("seed_model",)
+        case SparseUpcyclingMethod():
+            return ("seed_model",) * method.num_experts
+        case BTXMethod() | BAMMethod():
+            return method.experts or tuple(recipe_experts)
+        case _:
+            assert_never(method)
+
+
+def copies_seed(method: MethodSpec) -> bool:
+    """Return whether every expert is a copy of the seed model, the one model that is read."""
+    return isinstance(method, SparseUpcyclingMethod)
+
+
+def num_sources(method: MethodSpec, num_experts: int) -> int:
+    """Return how many dense models are read to make `num_experts` experts."""
+    return 1 if copies_seed(method) else num_experts
+
+
+def num_experts_of(method: MethodSpec, sources: int) -> int:
+    """Return how many experts `method` makes of `sources` dense models; 1 for a dense method."""
+    match method:
+        case DenseMethod():
+            return 1
+        case SparseUpcyclingMethod():
+            return method.num_experts
+        case BTXMethod() | BAMMethod():
+            return sources
+        case _:
+            assert_never(method)
+
+
+def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
+    """Return the layers whose FFN is a mixture; the others have a dense one."""
+    match method:
+        case DenseMethod():
+            return ()
+        case SparseUpcyclingMethod(layers="every_other"):
+            return tuple(range(1, num_layers, 2))
+        case SparseUpcyclingMethod(layers=layers) if layers != "all":
+            return tuple(range(num_layers - int(layers.removeprefix("last_")), num_layers))
+        case _:
+            return tuple(range(num_layers))
+
+
+def misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
+    """Yield each setting that the model's shape rules out, and what must hold."""
+    if isinstance(method, SparseUpcyclingMethod) and method.layers != "all":
+        routed = routed_layers(method, model.num_layers)
+        if not routed or min(routed) <= 0:
+            yield (
+                "layers",
+                f"must leave a dense and a routed layer of {model.num_layers}, got "
+                f"{method.layers}. Use all or fewer.",
+            )

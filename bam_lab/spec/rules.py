@@ -6,7 +6,15 @@ from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.messages import nearest
-from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, TopKRouter, experts_of
+from bam_lab.spec.methods import (
+    BAMMethod,
+    DenseMethod,
+    MethodSpec,
+    SparseUpcyclingMethod,
+    TopKRouter,
+    experts_of,
+    misfits,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
@@ -92,7 +100,8 @@ def arm_problems(
         if isinstance(method, DenseMethod):
             continue
         experts = experts_of(method, recipe.mixture.experts)
-        for index, name in enumerate(method.experts):
+        named = () if isinstance(method, SparseUpcyclingMethod) else method.experts
+        for index, name in enumerate(named):
             if name not in names:
                 yield document.problem(
                     ("arms", arm, "experts", index),
@@ -109,6 +118,15 @@ def arm_problems(
             yield document.problem(
                 ("arms", other), f"must differ from arm {one!r}, got the same run. Remove one."
             )
+
+
+def shape_problems(
+    document: Document, arms: dict[str, MethodSpec], model: ModelSpec
+) -> Iterator[str]:
+    """Check every arm's settings against the model's shape."""
+    for arm, method in arms.items():
+        for key, text in misfits(method, model):
+            yield document.problem(_place(document, arm, key), text)
 
 
 def _router_problems(

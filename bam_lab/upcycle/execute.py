@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import MethodSpec, num_experts_of
 from bam_lab.spec.model import ModelSpec
 from bam_lab.upcycle.origins import Origin, Shape, check_coverage, origins
 
@@ -19,15 +19,18 @@ def upcycle(
 ) -> dict[str, Tensor]:
     """Return the state of the model that `method` makes of dense models of shape `spec`.
 
-    `experts` are dense states in router-column order; `generator` draws the routers, in the table's
-    order.
+    `experts` are the dense states that are read, in router-column order; `generator` draws the
+    routers, in the table's order, and then the noise of copies, so that noise moves no router.
 
     Raises:
         ValueError: the table does not cover the model, or a dense model has another shape.
     """
     table = origins(method, spec, [str(i) for i in range(len(experts))])
-    check_coverage(table, target_shapes(method, spec, len(experts)), [shapes(e) for e in experts])
-    return {name: make(origin, experts, generator) for name, origin in table.items()}
+    target = target_shapes(method, spec, num_experts_of(method, len(experts)))
+    check_coverage(table, target, [shapes(expert) for expert in experts])
+    drawn = sorted(table.items(), key=lambda row: row[1].op != "init")
+    made = {name: make(origin, experts, generator) for name, origin in drawn}
+    return {name: made[name] for name in table}
 
 
 def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -> Tensor:
@@ -39,6 +42,9 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
     match origin.op:
         case "take":
             return tensors[0].clone()
+        case "copy":
+            noise = torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
+            return tensors[0] + noise.to(tensors[0].device)
         case "mean":
             return mean(tensors)
         case "stack":

@@ -4,6 +4,8 @@ BTX (arXiv:2403.07816 §3): expert i's FFN is dense expert i's; attention, embed
 head are the uniform mean; routers are random. BAM (arXiv:2408.08274 §4): attention experts too,
 queries and outputs always, keys and values with `kv: per_expert`. How shared keys and values start
 is not stated there; its general rule for all that is not an expert gives the mean (derived).
+Sparse Upcycling (arXiv:2212.05055 §4): the seed model alone, its FFN copied into every expert of
+the routed layers, everything else as it is.
 Coverage, provenance, dry runs and streaming all read this table; it needs no torch.
 """
 
@@ -11,11 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec
+from bam_lab.spec.methods import (
+    BAMMethod,
+    DenseMethod,
+    MethodSpec,
+    SparseUpcyclingMethod,
+    copies_seed,
+    num_experts_of,
+    num_sources,
+    routed_layers,
+)
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
-Op = Literal["take", "mean", "stack", "init"]
+Op = Literal["take", "copy", "mean", "stack", "init"]
+EXPERT_OPS: tuple[Op, ...] = ("stack", "copy")
+"""Those that give the target a leading expert axis."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,8 @@ class Origin:
     """Say how one target tensor is made.
 
     Attributes:
-        op: `take` the only source as it is; uniform `mean` of the sources; `stack` them in router-
+        op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
+            copy with normal noise of `std`; uniform `mean` of the sources; `stack` them in router-
             column order on a new first axis; `init` from a normal distribution with `std`.
         shape: of the target.
     """
@@ -67,41 +81,50 @@ def dense_shapes(spec: ModelSpec) -> dict[str, Shape]:
 def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict[str, Origin]:
     """Return one origin for each tensor of the model that `method` makes of `experts`.
 
-    `experts` names the dense models in router-column order; a dense method has one alone. FFN
-    routers come before attention routers, so that one generator gives the arms of a comparison the
-    same FFN routers, whether or not they have attention experts.
+    `experts` names the dense models that are read, in router-column order; a dense method and one
+    that copies the seed model read one alone. FFN routers come before attention routers, so that
+    one generator gives the arms of a comparison the same FFN routers, whether or not they have
+    attention experts.
     """
-    if isinstance(method, DenseMethod):
-        assert len(experts) == 1, f"a dense model continues one model, got {list(experts)}"
+    count = num_experts_of(method, len(experts))
+    assert len(experts) == num_sources(method, count), f"too many models: {list(experts)}"
+    stacked = _stacked(method, spec)
+    noise = method.copy_noise_std if isinstance(method, SparseUpcyclingMethod) else 0.0
     table = {}
     for name, shape in dense_shapes(spec).items():
         sources = tuple(Source(i, name) for i in range(len(experts)))
-        op = _op(method, name)
-        table[name] = Origin(op, sources, (len(experts), *shape) if op == "stack" else shape)
-    for part in _routed(method):
+        match name in stacked, isinstance(method, DenseMethod) or copies_seed(method):
+            case True, True:
+                table[name] = Origin("copy", sources, (count, *shape), noise)
+            case True, False:
+                table[name] = Origin("stack", sources, (count, *shape))
+            case False, True:
+                table[name] = Origin("take", sources, shape)
+            case _:
+                table[name] = Origin("mean", sources, shape)
+    for layer in _routed(method, spec):
         assert not isinstance(method, DenseMethod)
-        for i in range(spec.num_layers):
-            table[f"layers.{i}.{part}.router"] = Origin(
-                "init", (), (len(experts), spec.dim), method.router_init_std
-            )
+        table[f"{layer}.router"] = Origin("init", (), (count, spec.dim), method.router_init_std)
     return table
 
 
-def _op(method: MethodSpec, name: str) -> Op:
-    """Return what becomes of a dense tensor; its last name tells which module it is of."""
-    if isinstance(method, DenseMethod):
-        return "take"
-    own = {"gate", "up", "down"}
-    if isinstance(method, BAMMethod):
-        own |= {"query", "output"}
-        own |= {"key", "value"} if method.kv == "per_expert" else set()
-    return "stack" if name.split(".")[-1] in own else "mean"
+def _stacked(method: MethodSpec, spec: ModelSpec) -> set[str]:
+    """Return the dense tensors that become experts."""
+    own = {"ffn": {"gate", "up", "down"}, "attention": {"query", "output"}}
+    if isinstance(method, BAMMethod) and method.kv == "per_expert":
+        own["attention"] |= {"key", "value"}
+    return {
+        f"{layer}.{name}"
+        for layer in _routed(method, spec)
+        for name in own[layer.rpartition(".")[2]]
+    }
 
 
-def _routed(method: MethodSpec) -> tuple[str, ...]:
-    if isinstance(method, DenseMethod):
-        return ()
-    return ("ffn", "attention") if isinstance(method, BAMMethod) else ("ffn",)
+def _routed(method: MethodSpec, spec: ModelSpec) -> list[str]:
+    """Return the modules that have a router, in the order in which these are drawn."""
+    parts = ("ffn", "attention") if isinstance(method, BAMMethod) else ("ffn",)
+    layers = routed_layers(method, spec.num_layers)
+    return [f"layers.{i}.{part}" for part in parts for i in layers]
 
 
 def check_coverage(
@@ -128,7 +151,7 @@ def check_coverage(
     problems += [f"expert {i} has no {name}" for i, name in sorted(used - held)]
     problems += [f"{name} of expert {i} goes nowhere" for i, name in sorted(held - used)]
     for name, origin in table.items():
-        own = origin.shape[1:] if origin.op == "stack" else origin.shape
+        own = origin.shape[1:] if origin.op in EXPERT_OPS else origin.shape
         problems += [
             f"{source.tensor} of expert {source.expert} must have shape {own} for {name}"
             for source in origin.sources

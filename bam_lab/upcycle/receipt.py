@@ -27,8 +27,8 @@ from torch import Tensor
 from bam_lab.model.losses import next_token_loss, token_nats
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod, DenseMethod, RouterSpec, TopKRouter
-from bam_lab.upcycle.origins import origins
+from bam_lab.spec.methods import BAMMethod, DenseMethod, RouterSpec, TopKRouter, num_sources
+from bam_lab.upcycle.origins import EXPERT_OPS, Origin, origins
 
 TOLERANCE = 1e-4
 """On logits of order 1; grouped rows are products of other sizes, which moves last digits."""
@@ -113,10 +113,14 @@ def _nats(model: Transformer, windows: Tensor) -> float:
 
 
 def _coverage(model: Transformer) -> dict[str, Any]:
-    names = [str(i) for i in range(model.num_experts)]
-    table = origins(model.method, model.spec, names)
+    table = _table(model)
     by_origin = Counter(origin.op for origin in table.values())
     return {"tensors": len(table), "by_origin": dict(by_origin)}
+
+
+def _table(model: Transformer) -> dict[str, Origin]:
+    names = [str(i) for i in range(num_sources(model.method, model.num_experts))]
+    return origins(model.method, model.spec, names)
 
 
 @torch.no_grad()
@@ -163,10 +167,10 @@ def _perturbed(model: Transformer) -> Transformer:
     """Return a copy whose stacked experts differ, whatever they were."""
     copy = deepcopy(model)
     generator = torch.Generator().manual_seed(0)
-    table = origins(model.method, model.spec, [str(i) for i in range(model.num_experts)])
+    table = _table(model)
     with torch.no_grad():
         for name, parameter in copy.named_parameters():
-            if table[name].op == "stack":
+            if table[name].op in EXPERT_OPS:
                 noise = torch.empty_like(parameter).normal_(generator=generator)
                 parameter.add_(noise, alpha=_PERTURBATION)
     return copy

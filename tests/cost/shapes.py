@@ -1,6 +1,13 @@
 """The papers' shapes and methods, shared by the tests of `cost/`."""
 
-from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod, SoftRouter, TopKRouter
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    SoftRouter,
+    SparseUpcyclingMethod,
+    TopKRouter,
+)
 from bam_lab.spec.model import ModelSpec
 
 SOFT = SoftRouter(score="softmax", select="all")
@@ -11,6 +18,9 @@ DENSE = DenseMethod(method="dense")
 BTX = BTXMethod(method="btx", ffn_router=TOP_1)
 KV_EXPERTS = BAMMethod(method="bam", kv="per_expert", ffn_router=TOP_1, attention_router=SOFT)
 KV_SHARING = KV_EXPERTS.model_copy(update={"kv": "shared"})
+SPARSE = SparseUpcyclingMethod(
+    method="sparse_upcycling", num_experts=4, layers="every_other", ffn_router=TOP_2
+)
 
 
 def shape(**changes: object) -> ModelSpec:

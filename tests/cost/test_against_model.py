@@ -11,7 +11,7 @@ from bam_lab.model import causal_attention, losses
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import read
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, shape
+from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, SPARSE, shape
 
 SHAPES = {
     path.stem: read(path, ModelSpec)
@@ -23,6 +23,7 @@ METHODS = {
     "btx-6": (BTX, 6),
     "kv-sharing": (KV_SHARING, 4),
     "kv-experts": (KV_EXPERTS, 4),
+    "sparse-upcycling": (SPARSE, 4),
 }
 
 

@@ -11,6 +11,7 @@ from tests.cost.shapes import (
     KV_SHARING,
     SMALL,
     SOFT,
+    SPARSE,
     TOP_1,
     TOP_2,
     TOP_3,
@@ -86,6 +87,19 @@ def test_soft_ffn_router_runs_every_expert():
     soft = BTX.model_copy(update={"ffn_router": SOFT})
     more = per_token(TINY, soft, 4, 3).model_forward - per_token(TINY, BTX, 4, 3).model_forward
     assert more == 3 * 2 * 3 * 32
+
+
+def test_sparse_upcycling_adds_a_second_expert_and_a_router_in_every_other_layer():
+    """dim 4, ffn 8, 3 layers: only the second has 4 experts, of which a token takes two."""
+    three = TINY.model_copy(update={"num_layers": 3})
+    dense, sparse = per_token(three, DENSE, 1, 3), per_token(three, SPARSE, 4, 3)
+    more = 2 * (3 * 32 + 4 * 4)
+    assert sparse.model_forward - dense.model_forward == more
+    assert sparse.executed_training - dense.executed_training == 3 * more
+    every = per_token(three, SPARSE.model_copy(update={"layers": "all"}), 4, 3)
+    assert every.model_forward - dense.model_forward == 3 * more
+    printed = per_layer(three, DENSE, 1, 3).total, per_layer(three, SPARSE, 4, 3).total
+    assert sparse.printed_forward == 2 * printed[0] + printed[1]
 
 
 def test_top_2_lies_between_top_1_and_soft():

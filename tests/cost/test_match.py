@@ -16,6 +16,7 @@ from bam_lab.cost.match import (
 from bam_lab.errors import SpecError
 from bam_lab.spec.ablation import Match
 from bam_lab.spec.load import load_ablation
+from tests.cost.shapes import SPARSE
 
 
 def resolved(match=None, **changes):
@@ -76,6 +77,20 @@ def test_all_phases_charge_an_arm_only_for_the_branches_it_uses():
     assert saved == pytest.approx(2 * branch, rel=0.01)
     assert all(budget.matched for budget in budgets.values())
     assert budgets["soft"].flops_ratio > 1.5
+
+
+def test_sparse_upcycling_is_charged_no_branch():
+    found = resolved(Match(on="flops", phase="all"))
+    found = dataclasses.replace(found, arms={"btx": found.arms["btx"], "sparse": SPARSE})
+    budgets = solve(found)
+    seed, branch = seed_budget(found).training_flops, expert_budget(found).training_flops
+    sparse = budgets["sparse"]
+    assert sparse.lineage_flops == seed + sparse.training_flops
+    assert sparse.matched
+    saved = sparse.training_flops - budgets["btx"].training_flops
+    assert saved == pytest.approx(3 * branch, rel=0.01)
+    assert num_experts(found, SPARSE) == 4
+    assert used_branches(found, ["sparse"]) == ()
 
 
 def test_an_arm_that_cannot_be_matched_is_the_users_problem():

@@ -2,7 +2,7 @@
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.params import count
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, SMALL
+from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, SMALL, SPARSE
 
 
 def test_kv_bytes_of_one_token():
@@ -26,6 +26,22 @@ def test_memory_grows_with_batch_and_experts():
 
     assert total(DENSE, 1, 8) < total(DENSE, 1, 16)
     assert total(BTX, 4, 8) < total(KV_SHARING, 4, 8) < total(KV_EXPERTS, 4, 8)
+
+
+def test_sparse_upcycling_reads_one_model_and_caches_as_a_dense_one():
+    params = count(SMALL, SPARSE, 4)
+    assert params.total == 587_209_728 + 3 * (3 * 3 * 1024 * 2048 + 4 * 1024)
+    assert params.active == 587_209_728 + 3 * (3 * 1024 * 2048 + 4 * 1024)
+    assert memory.upcycling(SMALL, SPARSE, 4, DENSE).weights == 4 * (587_209_728 + params.total)
+    assert kv.bytes_per_token(SMALL, SPARSE, 4) == kv.bytes_per_token(SMALL, DENSE, 1)
+    every = SPARSE.model_copy(update={"layers": "all"})
+    dense, half, whole = (
+        memory.training(SMALL, *case, batch_sequences=8).activations
+        for case in ((DENSE, 1), (SPARSE, 4), (every, 4))
+    )
+    assert half - dense == whole - half > 0
+    one_layer = memory.evaluation(SMALL, SPARSE, 4).activations
+    assert one_layer == memory.evaluation(SMALL, every, 4).activations
 
 
 def test_upcycling_holds_the_sources_and_the_mixture():

@@ -14,6 +14,7 @@ import torch
 from bam_lab.methods import Dense, module_of
 from bam_lab.methods.base import mix
 from bam_lab.record import metrics
+from bam_lab.spec.methods import num_sources
 from bam_lab.train.fit import fit
 from bam_lab.train.optim import Training
 from tests.conftest import FIXTURES
@@ -30,6 +31,7 @@ VARIANTS = {
     "bam-shared-soft": ("bam-shared-soft", "parallel"),
     "bam-per_expert-soft": ("bam-per_expert-soft", "parallel"),
     "bam-shared-top-2": ("bam-shared-top-2", "parallel"),
+    "sparse_upcycling-every_other-top-2": ("sparse_upcycling-every_other-top-2", "parallel"),
 }
 
 
@@ -53,7 +55,8 @@ class ByteBatches:
 def curve(method, block, workdir):
     training = Training(steps=20, peak_lr=1e-2, warmup_steps=5)
     spec = shape(block, vocab_size=256, init_std=0.05)
-    dense = [Dense.from_scratch(spec, rng_seed=i, training=training) for i in range(EXPERTS)]
+    sources = 1 if method == "dense" else num_sources(METHODS[method], EXPERTS)
+    dense = [Dense.from_scratch(spec, rng_seed=i, training=training) for i in range(sources)]
     model = dense[0].model if method == "dense" else mix(METHODS[method], dense, 0)
     module = module_of(model, training)
     fit(

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from bam_lab.methods import BAM, BTX, Dense, module_of
+from bam_lab.errors import SpecError
+from bam_lab.methods import BAM, BTX, Dense, SparseUpcycling, module_of
 from bam_lab.model.losses import next_token_loss
 from bam_lab.spec.methods import BalanceLoss
 from bam_lab.train.optim import DEFAULTS, Training, adamw
@@ -30,6 +31,23 @@ def test_bam_has_the_papers_defaults(kv):
     assert method.balance_loss == BalanceLoss(form="tokens", weight=0.01)
     assert method.attention_balance_loss is None
     assert method.z_loss == 0.001
+
+
+def test_sparse_upcycling_has_the_papers_defaults():
+    model = SparseUpcycling.from_seed(Dense.from_scratch(shape()), 3).model
+    method = model.method
+    assert (method.layers, method.copy_noise_std, model.num_experts) == ("every_other", 0, 3)
+    assert method.ffn_router == top_k(2)
+    assert method.balance_loss == BalanceLoss(form="tokens", weight=0.01)
+    assert method.z_loss == 0
+    assert method.router_init_std == 0.02
+
+
+@pytest.mark.parametrize("layers", ["last_2", "last_9"])
+def test_sparse_upcycling_leaves_a_dense_layer_unless_it_takes_all(layers):
+    seed_model = Dense.from_scratch(shape())
+    with pytest.raises(SpecError, match=f"method.layers must leave a dense.*of 2, got {layers}"):
+        SparseUpcycling.from_seed(seed_model, 4, layers=layers)
 
 
 def test_experts_stand_in_the_order_given():
@@ -94,5 +112,6 @@ def test_module_of_a_model_is_its_method():
         experts[0],
         BTX.from_experts(experts),
         BAM.from_experts(experts, kv="shared"),
+        SparseUpcycling.from_seed(experts[0], 2),
     ):
         assert type(module_of(module.model, DEFAULTS)) is type(module)

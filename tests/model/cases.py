@@ -12,7 +12,9 @@ from bam_lab.spec.methods import (
     MethodSpec,
     RouterSpec,
     SoftRouter,
+    SparseUpcyclingMethod,
     TopKRouter,
+    copies_seed,
 )
 from bam_lab.spec.model import ModelSpec
 
@@ -41,14 +43,32 @@ def bam(kv, attention: RouterSpec, ffn: RouterSpec = ROUTERS["top-1"], **setting
     return BAMMethod(method="bam", kv=kv, attention_router=attention, ffn_router=ffn, **settings)
 
 
+def sparse_upcycling(layers, ffn: RouterSpec = ROUTERS["top-2"], **settings):
+    return SparseUpcyclingMethod(
+        method="sparse_upcycling", num_experts=EXPERTS, layers=layers, ffn_router=ffn, **settings
+    )
+
+
 METHODS: dict[str, MethodSpec] = {f"btx-{name}": btx(router) for name, router in ROUTERS.items()}
 METHODS |= {
     f"bam-{kv}-{name}": bam(kv, router)
     for kv, (name, router) in itertools.product(("shared", "per_expert"), ROUTERS.items())
 }
 METHODS["bam-shared-soft-ffn-top-2-renormalized"] = bam("shared", SOFT, top_k(2, True))
+METHODS |= {
+    f"sparse_upcycling-{layers}-{name}": sparse_upcycling(layers, ROUTERS[name])
+    for layers, name in (
+        ("all", "top-2"),
+        ("every_other", "top-2"),
+        ("every_other", "top-2-renormalized"),
+        ("last_1", "soft"),
+    )
+}
 BLOCKS = ("parallel", "serial")
 CASES = list(itertools.product(METHODS, BLOCKS))
+OF_EXPERTS = [case for case in CASES if not copies_seed(METHODS[case[0]])]
+"""The cases that are made of dense experts, which can differ."""
+OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
 
 
 def keeps_scale(method: MethodSpec) -> bool:

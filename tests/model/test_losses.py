@@ -11,7 +11,7 @@ from bam_lab.model.losses import (
     weigh,
 )
 from bam_lab.spec.methods import BalanceLoss
-from tests.model.cases import DENSE, SOFT, bam, btx, model_of, text, top_k
+from tests.model.cases import DENSE, SOFT, bam, btx, model_of, sparse_upcycling, text, top_k
 
 
 def inputs(tokens, scale=1.0):
@@ -89,6 +89,15 @@ def test_router_losses_are_summed_over_layers_and_weighed():
         torch.testing.assert_close(value, 2 * once[name])
     total = 0.5 * once["balance_loss_ffn"] + 0.25 * once["balance_loss_attention"]
     torch.testing.assert_close(weigh(once, method), total + 0.125 * once["z_loss"])
+
+
+def test_layers_that_stay_dense_add_no_router_loss():
+    method = sparse_upcycling("every_other", z_loss=0.1)
+    output = model_of(method)(text())
+    assert output.routings[0].ffn is None and output.routings[1].ffn is not None
+    routed = output._replace(routings=output.routings[1:])
+    assert router_losses(output, method) == router_losses(routed, method)
+    assert set(router_losses(output, method)) == {"balance_loss_ffn", "z_loss"}
 
 
 def test_absent_router_losses_are_absent():

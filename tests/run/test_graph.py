@@ -12,7 +12,7 @@ from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph
 from bam_lab.spec.ablation import Replicates
 from bam_lab.spec.load import ResolvedAblation, load_ablation
-from bam_lab.spec.methods import DenseMethod
+from bam_lab.spec.methods import DenseMethod, SparseUpcyclingMethod, TopKRouter
 
 
 @pytest.fixture
@@ -121,6 +121,23 @@ def test_dense_arm_trains_from_the_seed_model(resolved: ResolvedAblation) -> Non
     graph = build_graph(dense, 1, "digest")
     stage = graph.arm("dense", 0)
     assert [need.name for need in graph.needs(stage)] == ["tokenizer", "seed_model"]
+
+
+def test_sparse_upcycling_reads_the_seed_model_alone(resolved: ResolvedAblation) -> None:
+    method = SparseUpcyclingMethod(
+        method="sparse_upcycling",
+        num_experts=8,
+        layers="every_other",
+        ffn_router=TopKRouter(score="softmax", select="top_k", top_k=2, renormalize=False),
+    )
+    arms = {"sparse": method, "wider": method.model_copy(update={"num_experts": 16})}
+    ablation = resolved.ablation.model_copy(update={"baseline": "sparse"})
+    graph = build_graph(replace(resolved, ablation=ablation, arms=arms), 1, "digest")
+    assert counts(graph)["upcycle"] == counts(graph)["mixture"] == 2
+    assert "expert" not in counts(graph)
+    (upcycle,) = [s for s in graph.stages.values() if (s.name, s.arm) == ("upcycle", "sparse")]
+    assert [need.name for need in graph.needs(upcycle)] == ["seed_model", "tokenizer"]
+    assert upcycle.settings["experts"] == ["seed_model"]
 
 
 def test_mixture_arms_read_the_same_batches(resolved: ResolvedAblation) -> None:

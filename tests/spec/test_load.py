@@ -6,7 +6,7 @@ import pytest
 
 from bam_lab.errors import SpecError
 from bam_lab.spec.load import find_ablation, list_ablations, load_ablation
-from bam_lab.spec.methods import BAMMethod, BTXMethod, TopKRouter
+from bam_lab.spec.methods import BAMMethod, BTXMethod, SparseUpcyclingMethod, TopKRouter
 
 
 def problems(reference: str, *overrides: str) -> str:
@@ -115,6 +115,41 @@ def test_a_bad_override_names_itself(overrides: list[str], message: str) -> None
 def test_a_scale_without_a_name_is_told() -> None:
     with pytest.raises(SpecError, match="scale must name a file of configs/scale, got ''"):
         load_ablation("bam-attention-routing", scale="")
+
+
+SPARSE = (
+    "arms.btx={method: sparse_upcycling, num_experts: 4, layers: every_other, "
+    "ffn_router: {score: softmax, select: top_k, top_k: 2, renormalize: false}}"
+)
+
+
+def test_sparse_upcycling_is_an_arm() -> None:
+    sparse = load_ablation("bam-attention-routing", overrides=[SPARSE]).arms["btx"]
+    assert isinstance(sparse, SparseUpcyclingMethod)
+    assert (sparse.num_experts, sparse.layers, sparse.copy_noise_std) == (4, "every_other", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["arms.btx.layers=second"],
+            "must be all, every_other or last_<n>, such as last_6, got 's",
+        ),
+        (
+            ["arms.btx.layers=last_0"],
+            "must be all, every_other or last_<n>, such as last_6, got 'l",
+        ),
+        (["arms.btx.layers=last_2"], "must leave a dense and a routed layer of 2, got last_2"),
+        (["model.num_layers=1"], "must leave a dense and a routed layer of 1, got every_other"),
+        (["arms.btx.num_experts=1"], "arms.btx.num_experts must be >= 2, got 1"),
+        (["arms.btx.ffn_router.top_k=5"], "must be at most the number of experts 4, got 5"),
+        (["arms.btx.experts=[code]"], "arms.btx.experts must be a known key"),
+        (["arms.btx.copy_noise_std=-1.0"], "arms.btx.copy_noise_std must be >= 0.0, got -1.0"),
+    ],
+)
+def test_a_bad_setting_of_sparse_upcycling_names_itself(overrides: list[str], message: str) -> None:
+    assert message in problems("bam-attention-routing", SPARSE, *overrides)
 
 
 def test_two_arms_that_are_the_same_run(tmp_path: Path) -> None:

@@ -10,20 +10,30 @@ import torch
 
 from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod
+from bam_lab.spec.methods import BAMMethod, num_experts_of, num_sources
 from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
-from bam_lab.upcycle.origins import Origin, Source, check_coverage, dense_shapes, origins
+from bam_lab.upcycle.origins import (
+    EXPERT_OPS,
+    Origin,
+    Source,
+    check_coverage,
+    dense_shapes,
+    origins,
+)
 from tests.model.cases import (
     BLOCKS,
     CASES,
     DENSE,
     EXPERTS,
     METHODS,
+    OF_COPIES,
+    OF_EXPERTS,
     bam,
     btx,
     keeps_scale,
     model_of,
     shape,
+    sparse_upcycling,
     text,
     top_k,
 )
@@ -34,9 +44,10 @@ def generator(seed=0):
 
 
 def mix(method, dense, seed=0) -> Transformer:
-    """Upcycle with routers that have opinions."""
+    """Upcycle as many of `dense` as the method reads, with routers that have opinions."""
     method = method.model_copy(update={"router_init_std": 0.5})
-    spec, states = dense[0].spec, [model.state_dict() for model in dense]
+    sources = dense[: num_sources(method, len(dense))]
+    spec, states = dense[0].spec, [model.state_dict() for model in sources]
     return build(spec, method, len(dense), upcycle(method, spec, states, generator(seed)))
 
 
@@ -80,7 +91,61 @@ def test_copies_under_unrenormalised_top_k_are_scaled(block, k):
         torch.testing.assert_close(mixed[0], scale * alone[0])
 
 
-@pytest.mark.parametrize(("name", "block"), CASES)
+@pytest.mark.parametrize(("name", "block"), OF_COPIES)
+def test_permutation_of_copies(name, block):
+    """The same on trained copies: stacked tensors and router columns moved together."""
+    model, order = model_of(METHODS[name], block), [2, 0, 3, 1]
+    table = origins(model.method, model.spec, ["seed_model"])
+    state = model.state_dict()
+    routers = {n: t[order] for n, t in state.items() if n.endswith("router")}
+    experts = {n: t[order] for n, t in state.items() if table[n].op in EXPERT_OPS}
+    permuted = build(model.spec, model.method, EXPERTS, state | routers | experts)
+    torch.testing.assert_close(logits(permuted), logits(model))
+    alone = build(model.spec, model.method, EXPERTS, state | routers)
+    assert not torch.allclose(logits(alone), logits(model))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_copies_under_a_forced_router_are_the_seed_model(block):
+    """One gate takes all the probability, so that nothing is lost by not renormalising."""
+    seed_model = model_of(DENSE, block)
+    mixture = mix(sparse_upcycling("every_other"), [seed_model] * EXPERTS)
+    for model in (mixture, seed_model):
+        _add_constant_direction(model)
+    _force(mixture, 2)
+    torch.testing.assert_close(logits(mixture), logits(seed_model))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_layers_that_stay_dense_are_the_seed_models(block):
+    seed_model = model_of(DENSE, block, num_layers=5)
+    for layers, routed in (("all", {0, 1, 2, 3, 4}), ("every_other", {1, 3}), ("last_2", {3, 4})):
+        state = mix(sparse_upcycling(layers), [seed_model] * EXPERTS).state_dict()
+        assert {n for n in state if n.endswith("router")} == {
+            f"layers.{i}.ffn.router" for i in routed
+        }
+        for name, tensor in seed_model.state_dict().items():
+            copied = ".ffn." in name and int(name.split(".")[1]) in routed
+            wanted = tensor.expand(EXPERTS, *tensor.shape) if copied else tensor
+            assert torch.equal(state[name], wanted), name
+
+
+def test_noise_on_copies_moves_experts_apart_and_nothing_else():
+    seed_model = model_of(DENSE)
+    plain, noisy = (
+        mix(sparse_upcycling("all", copy_noise_std=std), [seed_model] * EXPERTS).state_dict()
+        for std in (0.0, 0.1)
+    )
+    for name, tensor in plain.items():
+        if name.split(".")[-1] in ("gate", "up", "down"):
+            noise = noisy[name] - tensor
+            assert noise.std() == pytest.approx(0.1, rel=0.1)
+            assert not torch.allclose(noise[0], noise[1])
+        else:
+            assert torch.equal(noisy[name], tensor), name
+
+
+@pytest.mark.parametrize(("name", "block"), OF_EXPERTS)
 def test_permutation(name, block):
     """Experts in another order, with the router's columns, give the same logits."""
     dense, order = distinct(block), [2, 0, 3, 1]
@@ -104,25 +169,29 @@ def differing_in_experts(method, block):
     return [first, *others]
 
 
-@pytest.mark.parametrize(("name", "block"), CASES)
+@pytest.mark.parametrize(("name", "block"), OF_EXPERTS)
 @pytest.mark.parametrize("forced", [0, 3])
 def test_one_hot(name, block, forced):
     """A router forced to expert i gives dense expert i, where models differ in experts only."""
     method = METHODS[name]
     dense = differing_in_experts(method, block)
     mixture = mix(method, dense)
-    state = mixture.state_dict()
     # Normed inputs have no constant direction, so force through a wide embedding coordinate.
     for model in (mixture, *dense):
         _add_constant_direction(model)
-    for router in (n for n in state if n.endswith("router")):
-        parameter = mixture.get_parameter(router)
-        with torch.no_grad():
-            parameter.zero_()
-            parameter[:, 0] = -100.0
-            parameter[forced, 0] = 100.0
+    _force(mixture, forced)
     torch.testing.assert_close(logits(mixture), logits(dense[forced]))
     assert not torch.allclose(logits(mixture), logits(dense[1]))
+
+
+def _force(mixture, forced):
+    """Send everything to one expert, through coordinate 0."""
+    for name, parameter in mixture.named_parameters():
+        if name.endswith("router"):
+            with torch.no_grad():
+                parameter.zero_()
+                parameter[:, 0] = -100.0
+                parameter[forced, 0] = 100.0
 
 
 def _add_constant_direction(model):
@@ -152,12 +221,12 @@ def test_mean_is_symmetric_bit_by_bit():
 def test_coverage(name, block, tied):
     """Every tensor of the model has one origin, every tensor of a dense model one use."""
     method = DENSE if name == "dense" else METHODS[name]
-    count = 1 if name == "dense" else 3
+    sources = 1 if name == "dense" else num_sources(method, 3)
     spec = shape(block, tie_embeddings=tied)
-    table = origins(method, spec, [str(i) for i in range(count)])
-    target = target_shapes(method, spec, count)
+    table = origins(method, spec, [str(i) for i in range(sources)])
+    target = target_shapes(method, spec, num_experts_of(method, sources))
     assert set(table) == set(target)
-    check_coverage(table, target, [dense_shapes(spec)] * count)
+    check_coverage(table, target, [dense_shapes(spec)] * sources)
     assert dense_shapes(spec) == shapes(model_of(DENSE, block, tie_embeddings=tied).state_dict())
 
 
@@ -210,9 +279,11 @@ def test_what_is_averaged_and_what_is_kept():
 def test_arms_share_their_ffn_routers():
     dense = distinct("parallel")
     one, other = mix(METHODS["btx-top-1"], dense), mix(METHODS["bam-shared-soft"], dense)
+    noisy = mix(sparse_upcycling("all", copy_noise_std=0.1), dense)
     assert isinstance(other.method, BAMMethod)
     for i in range(2):
         assert torch.equal(one.layers[i].ffn.router, other.layers[i].ffn.router)
+        assert torch.equal(one.layers[i].ffn.router, noisy.layers[i].ffn.router)
 
 
 def test_upcycling_leaves_the_experts_alone():

@@ -1,0 +1,45 @@
+"""Sparse Upcycling: copies of the seed model's FFN as experts (arXiv:2212.05055)."""
+
+from typing import Self
+
+from bam_lab.methods.base import mix
+from bam_lab.methods.dense import Dense
+from bam_lab.spec.methods import BalanceLoss, RouterSpec, SparseUpcyclingMethod, TopKRouter
+from bam_lab.train.module import TrainedModule
+from bam_lab.train.optim import DEFAULTS, Training
+
+TOP_2 = TopKRouter(score="softmax", select="top_k", top_k=2, renormalize=False)
+BALANCE = BalanceLoss(form="tokens", weight=0.01)
+
+
+class SparseUpcycling(TrainedModule):
+    """Train a sparsely upcycled model; the defaults are its language decoder's (§4)."""
+
+    @classmethod
+    def from_seed(
+        cls,
+        seed_model: Dense,
+        num_experts: int,
+        *,
+        layers: str = "every_other",
+        ffn_router: RouterSpec = TOP_2,
+        copy_noise_std: float = 0.0,
+        balance_loss: BalanceLoss | None = BALANCE,
+        z_loss: float = 0.0,
+        rng_seed: int = 0,
+        training: Training = DEFAULTS,
+    ) -> Self:
+        """Copy the seed model's FFN; `layers` as in the spec: all, every_other or last_<n>.
+
+        `rng_seed` draws the routers, and the noise on copies.
+        """
+        method = SparseUpcyclingMethod(
+            method="sparse_upcycling",
+            num_experts=num_experts,
+            layers=layers,
+            ffn_router=ffn_router,
+            copy_noise_std=copy_noise_std,
+            balance_loss=balance_loss,
+            z_loss=z_loss,
+        )
+        return cls(mix(method, [seed_model], rng_seed), training)

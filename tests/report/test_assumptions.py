@@ -1,0 +1,38 @@
+"""The register of runs whose arms differ in method: each line names what each arm took."""
+
+from bam_lab.report.assumptions import register
+from bam_lab.report.collect import collect
+from tests.report.fake_store import ARMS, Fake, make_store
+
+TOP_2 = {"score": "softmax", "select": "top_k", "top_k": 2, "renormalize": False}
+SPARSE = {
+    "method": "sparse_upcycling",
+    "num_experts": 4,
+    "layers": "all",
+    "copy_noise_std": 0.0,
+    "ffn_router": TOP_2,
+}
+
+
+def lines(tmp_path, **arms):
+    index = make_store(tmp_path, Fake(arms={"btx": ARMS["btx"], **arms}))
+    return {line.subject: line for line in register(collect(tmp_path, index))}
+
+
+def test_a_run_without_a_method_has_no_line_of_it(tmp_path):
+    found = lines(tmp_path)
+    assert not [subject for subject in found if subject.startswith("Sparse Upcycling")]
+    rest = found["Everything that is not an expert or a router"]
+    assert rest.value == "uniform mean of the dense models"
+
+
+def test_sparse_upcycling(tmp_path):
+    found = lines(tmp_path, sparse=SPARSE)
+    layers = found["Sparse Upcycling: layers that become mixtures"]
+    assert (layers.value, layers.basis) == ("all", "ours")
+    assert layers.why == "departs from the stated every_other"
+    noise = found["Sparse Upcycling: noise on copies, standard deviation"]
+    assert (noise.value, noise.basis) == ("0.0", "stated")
+    assert found["Everything that is not an expert or a router"].value == (
+        "uniform mean of the dense models (btx); the seed model's, as it is (sparse)"
+    )
