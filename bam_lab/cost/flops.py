@@ -6,15 +6,18 @@
 - `executed`: what our code runs on a CPU, equal to a traced count. Up to `BLOCKED_UP_TO` tokens
   attention goes by blocks of rows, each over the keys up to its end; beyond (and on a GPU) it reads
   all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.
-  Experts that run although their gate is zero count too.
+  Experts that run although their gate is zero count too, and the places that fill up Lory's last
+  segment.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
 
 A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activations, softmax, gates)
-counts 0 in the first two.
+counts 0 in the first two. Lory's merging counts in both: 6 * E * dim * ffn_dim a segment
+(arXiv:2405.03133 §3), which is E / segment_len of its FFN.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import ffn_params, key_params, query_params
@@ -31,7 +34,7 @@ BLOCKED_UP_TO = 1024
 class FlopCount:
     """Hold the FLOPs of one token (mean over a sequence); `printed_forward` is over all layers.
 
-    Executed counts are whole numbers, rounded where the mean over a sequence is not.
+    Counts are whole numbers, rounded where the mean over a sequence is not.
     """
 
     model_forward: int
@@ -50,25 +53,34 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
     causal = sum(experts.query_active for experts in needed) * queries * 2 * (seq_len + 1)
     forward, backward = _executed_keys(seq_len)
     reads = sum(experts.query_active for experts in run) * queries * 2
-    needed_products = _products(model, needed, num_experts)
-    run_products = _products(model, run, num_experts)
+    needed_products = _products(model, needed, num_experts, seq_len, filling=False)
+    run_products = _products(model, run, num_experts, seq_len, filling=True)
     return FlopCount(
-        model_forward=needed_products + causal,
-        model_training=3 * (needed_products + causal),
-        executed_forward=run_products + round(reads * forward),
-        executed_training=3 * run_products + round(reads * (forward + backward)),
+        model_forward=round(needed_products + causal),
+        model_training=round(3 * (needed_products + causal)),
+        executed_forward=round(run_products) + round(reads * forward),
+        executed_training=round(3 * run_products) + round(reads * (forward + backward)),
         printed_forward=printed_forward(model, method, num_experts, seq_len),
     )
 
 
-def _products(model: ModelSpec, layers: Sequence[LayerExperts], num_experts: int) -> int:
-    """Count the forward FLOPs of all weight products, LM head included."""
-    total = model.dim * model.vocab_size
+def _products(
+    model: ModelSpec, layers: Sequence[LayerExperts], num_experts: int, seq_len: int, filling: bool
+) -> Fraction:
+    """Count the forward FLOPs of all weight products, LM head included.
+
+    `filling` counts the places that fill a last segment as well.
+    """
+    total = Fraction(model.dim * model.vocab_size)
     for experts in layers:
+        segment = min(experts.segment_len, seq_len)
+        decisions = Fraction(-(-seq_len // segment), seq_len) if segment else Fraction(1)
+        places = decisions * segment if segment and filling else 1
         total += experts.query_active * query_params(model)
         total += experts.key * key_params(model)
-        total += experts.ffn_active * ffn_params(model)
-        total += experts.routers * model.dim * num_experts
+        total += experts.ffn_active * ffn_params(model) * places
+        total += experts.routers * model.dim * num_experts * decisions
+        total += experts.ffn * ffn_params(model) * decisions if segment else 0
     return 2 * total
 
 

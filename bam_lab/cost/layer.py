@@ -10,6 +10,7 @@ from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
+    LoryMethod,
     MethodSpec,
     RouterSpec,
     SoftRouter,
@@ -30,6 +31,8 @@ class LayerExperts:
         key: modules with own key and value projections. Every token needs all of them, whatever
             its own routing, because later tokens of any routing attend to it.
         routers: linear routers.
+        segment_len: tokens that share one routing decision and one FFN merged of all experts; 0
+            where every token is routed and nothing is merged.
     """
 
     ffn: int
@@ -38,6 +41,7 @@ class LayerExperts:
     query_active: int
     key: int
     routers: int
+    segment_len: int = 0
 
 
 DENSE_LAYER = LayerExperts(ffn=1, ffn_active=1, query=1, query_active=1, key=1, routers=0)
@@ -58,6 +62,16 @@ def layer_experts(method: MethodSpec, num_experts: int) -> LayerExperts:
         case BTXMethod() | SparseUpcyclingMethod():
             active = _active(method.ffn_router, num_experts)
             return LayerExperts(num_experts, active, query=1, query_active=1, key=1, routers=1)
+        case LoryMethod():
+            return LayerExperts(
+                ffn=num_experts,
+                ffn_active=1,
+                query=1,
+                query_active=1,
+                key=1,
+                routers=1,
+                segment_len=method.segment_len,
+            )
         case BAMMethod():
             return LayerExperts(
                 ffn=num_experts,

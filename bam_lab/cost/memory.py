@@ -111,6 +111,8 @@ def _saved_bytes_of(model: ModelSpec, experts: LayerExperts, num_experts: int) -
     keys = model.num_kv_heads * model.head_dim
     attention = experts.query * 4 * queries + experts.key * 3 * keys
     ffn = experts.ffn_active * (4 * model.ffn_dim + 2 * model.dim)
+    if experts.segment_len:  # the merged weights
+        ffn += 3 * model.dim * model.ffn_dim // experts.segment_len
     probabilities = experts.query * model.num_heads * kept_keys(model.max_seq_len)
     plain = 4 * model.dim + attention + ffn + 4 * experts.routers * num_experts
     return 4 * plain + 2 * round(probabilities)

@@ -2,7 +2,8 @@
 
 It differs from ours: the attention term counts 2 * n_ctx * d where scores and weighted values over
 all keys take 4 * n_ctx * d, the SwiGLU's elementwise work is counted (1.5 * d_ff an active expert,
-which the printed totals need), and embeddings, LM head and backward pass are left out.
+which the printed totals need), and embeddings, LM head and backward pass are left out. Lory is not
+in that paper: its routing and merging, once a segment, are shared out over the segment's tokens.
 """
 
 from dataclasses import dataclass
@@ -41,4 +42,7 @@ def _row(model: ModelSpec, experts: LayerExperts, num_experts: int, seq_len: int
     # The table's d_ff counts gate and up together, so 1.5 * d_ff = 3 * ffn_dim.
     ffn = experts.ffn_active * (2 * ffn_params(model) + 3 * model.ffn_dim)
     routers = experts.routers * 2 * num_experts * model.dim
+    if experts.segment_len:
+        ffn += experts.ffn * 2 * ffn_params(model) // experts.segment_len
+        routers //= experts.segment_len
     return PrintedFlops(attention, ffn, attention + ffn + routers)

@@ -2,7 +2,8 @@
 
 Every token of every document is scored once (`data/heldout.py`); end-of-text is not, since it has
 no bytes. Bits per byte = nats / (ln 2 * bytes) and so does not depend on the tokenizer; perplexity
-= exp(nats / tokens). Sums are float64.
+= exp(nats / tokens). Sums are float64. A Lory model is scored by the rule it is trained by, routed
+again at every segment; with `first_segment: own_mean` the first one sees its own later tokens.
 """
 
 import math

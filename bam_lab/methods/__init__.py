@@ -4,6 +4,7 @@ from bam_lab.methods.bam import BAM
 from bam_lab.methods.btx import BTX
 from bam_lab.methods.build import module_of
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.lory import Lory
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
 
-__all__ = ["BAM", "BTX", "Dense", "SparseUpcycling", "module_of"]
+__all__ = ["BAM", "BTX", "Dense", "Lory", "SparseUpcycling", "module_of"]

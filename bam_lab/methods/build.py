@@ -5,9 +5,16 @@ from typing import assert_never
 from bam_lab.methods.bam import BAM
 from bam_lab.methods.btx import BTX
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.lory import Lory
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod, SparseUpcyclingMethod
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    LoryMethod,
+    SparseUpcyclingMethod,
+)
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import Training
 
@@ -23,5 +30,7 @@ def module_of(model: Transformer, training: Training) -> TrainedModule:
             return BAM(model, training)
         case SparseUpcyclingMethod():
             return SparseUpcycling(model, training)
+        case LoryMethod():
+            return Lory(model, training)
         case _:
             assert_never(model.method)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from bam_lab.model.attention import Attention, AttentionExperts
 from bam_lab.model.ffn import FFN, FFNExperts
 from bam_lab.model.layers import Rope, rms_norm, to_compute
+from bam_lab.model.lory import MergedFFN
 from bam_lab.model.router import Routing
-from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, routed_layers
+from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec, routed_layers
 from bam_lab.spec.model import ModelSpec
 
 
@@ -31,7 +32,7 @@ class Block(nn.Module):
     """Hold one layer: its norms, attention and FFN, dense or experts as the method says."""
 
     attention: Attention | AttentionExperts
-    ffn: FFN | FFNExperts
+    ffn: FFN | FFNExperts | MergedFFN
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int, index: int):
         """Build layer `index` as `method` asks for it."""
@@ -49,6 +50,8 @@ class Block(nn.Module):
         routed = index in routed_layers(method, spec.num_layers)
         if isinstance(method, DenseMethod) or not routed:
             self.ffn = FFN(spec)
+        elif isinstance(method, LoryMethod):
+            self.ffn = MergedFFN(spec, method, num_experts)
         else:
             self.ffn = FFNExperts(spec, method.ffn_router, num_experts)
 

@@ -26,7 +26,7 @@ from torch.nn import LinearCrossEntropyOptions
 
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Output
-from bam_lab.spec.methods import BalanceLoss, BAMMethod, DenseMethod, MethodSpec
+from bam_lab.spec.methods import BalanceLoss, BAMMethod, DenseMethod, LoryMethod, MethodSpec
 
 CHUNK = 256  # tokens
 _TINY = 1e-30  # below, float32 probabilities lose digits and the nats are computed from the logits
@@ -144,7 +144,7 @@ def z_loss(routing: Routing) -> Float[Tensor, ""]:
 
 def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
     """Return the method's router losses, each summed over layers, not yet weighted."""
-    if isinstance(method, DenseMethod):
+    if isinstance(method, DenseMethod | LoryMethod):
         return {}
     losses: dict[str, Tensor] = {}
 
@@ -165,7 +165,7 @@ def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
 
 def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
     """Return the weighted sum of `router_losses`, to be added to the language-model loss."""
-    if isinstance(method, DenseMethod):
+    if isinstance(method, DenseMethod | LoryMethod):
         return 0.0
     attention = _attention_balance(method)
     weights = {

@@ -20,7 +20,10 @@ from bam_lab.spec.methods import RouterSpec, SoftRouter, TopKRouter
 
 
 class Routing(NamedTuple):
-    """Hold one router's decisions; `gates` is zero where `chosen` does not name the expert."""
+    """Hold one router's decisions; `gates` is zero where `chosen` does not name the expert.
+
+    T counts what is decided for: tokens, or the segments of `lory.py`.
+    """
 
     logits: Float[Tensor, "B T E"]
     gates: Float[Tensor, "B T E"]

@@ -91,7 +91,7 @@ _ENTRIES = (
         "Router initialisation, standard deviation",
         lambda e: _per_arm(e, lambda m: _get(m, "router_init_std")),
         "ours",
-        "BAM, BTX: random, distribution not stated; Sparse Upcycling's code: N(0, 0.02²)",
+        "BAM, BTX, Lory: distribution not stated; Sparse Upcycling's code: N(0, 0.02²)",
         "Sparse Upcycling's value; no bias",
     ),
     _Entry(
@@ -135,6 +135,28 @@ _ENTRIES = (
         "stated",
         "Sparse Upcycling: identical copies",
         stated="0.0",
+    ),
+    _Entry(
+        "Lory: segment length",
+        lambda e: _per_arm(e, lambda m: _get(m, "segment_len")),
+        "stated",
+        "Lory §4.1: 256 of 4,096 tokens",
+        stated="256",
+    ),
+    _Entry(
+        "Lory: routing of the first segment",
+        lambda e: _per_arm(e, lambda m: _get(m, "first_segment")),
+        "stated",
+        "Lory §3, App. A: by its own mean, without gradient (`own_mean`): its tokens see later "
+        "ones of the segment, in training and in scoring",
+        stated="own_mean",
+    ),
+    _Entry(
+        "Lory: routing of held-out text",
+        lambda e: _per_arm(e, _held_out_routing),
+        "ours",
+        "Lory: once, from the prompt; again at every segment in its Tables 6 and 9",
+        "held-out text has no prompt",
     ),
     _Entry(
         "Capacity factor of experts",
@@ -327,10 +349,16 @@ def _unrouted(method: dict[str, Any]) -> Any:
     match method["method"]:
         case "dense":
             return _ABSENT
+        case "lory" if method["num_experts"] is not None:
+            return "the seed model's, as it is"
         case "sparse_upcycling":
             return "the seed model's, as it is"
         case _:
             return "uniform mean of the dense models"
+
+
+def _held_out_routing(method: dict[str, Any]) -> Any:
+    return "again at every segment, as in training" if method["method"] == "lory" else _ABSENT
 
 
 def _kv(evidence: Evidence) -> str:

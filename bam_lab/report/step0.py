@@ -47,7 +47,7 @@ def receipts_table(evidence: Evidence) -> Table | None:
             "the experts were equal; in brackets what near-uniform routers give. Causality and "
             "batch invariance: the largest change of a logit that must not move when later tokens "
             "or other rows change. Routers: how many get a gradient from the language-model loss "
-            "alone once experts differ."
+            "alone once experts differ." + _looking_ahead(evidence)
         ),
         corner="arm",
         columns=(
@@ -59,6 +59,17 @@ def receipts_table(evidence: Evidence) -> Table | None:
             Column("routers that learn"),
         ),
         rows=tuple(rows),
+    )
+
+
+def _looking_ahead(evidence: Evidence) -> str:
+    """Explain the one leak that is a system's own (arXiv:2405.03133 App. A)."""
+    arms = [a.name for a in evidence.arms if a.method.get("first_segment") == "own_mean"]
+    if not arms:
+        return ""
+    return (
+        f" Lory routes its first segment by that segment's own mean ({', '.join(arms)}): its "
+        "tokens see later ones of the segment, in training and in every perplexity here."
     )
 
 
@@ -83,7 +94,9 @@ def _receipt_values(own: Sequence[Receipt]) -> Iterator[Value]:
         worst = max(fact[law]["max_logit_change"] for fact in facts)
         holds = all(fact[law]["holds"] for fact in facts)
         moved = f"{worst:.1e}" if worst else "0"
-        yield Value(f"{'holds' if holds else 'BROKEN'} ({moved})", worst, runs=runs)
+        places = dict.fromkeys(place for fact in facts for place in fact[law].get("broken", ()))
+        verdict = "holds" if holds else " ".join(("BROKEN", " and ".join(places))).strip()
+        yield Value(f"{verdict} ({moved})", worst, runs=runs)
     learns = [g["learns"] for fact in facts for g in fact.get("router_gradients", {}).values()]
     text = f"{sum(learns)} of {len(learns)}"
     yield Value(text, float(sum(learns)), runs=runs) if learns else nothing("no router")

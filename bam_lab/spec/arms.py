@@ -9,6 +9,7 @@ from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
+    LoryMethod,
     MethodSpec,
     SparseUpcyclingMethod,
 )
@@ -19,6 +20,7 @@ METHODS: dict[str, type[BaseModel]] = {
     "btx": BTXMethod,
     "bam": BAMMethod,
     "sparse_upcycling": SparseUpcyclingMethod,
+    "lory": LoryMethod,
 }
 _ADAPTER: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
 

@@ -128,8 +128,30 @@ class SparseUpcyclingMethod(Spec):
     router_init_std: PositiveFloat = 0.02
 
 
+class LoryMethod(Spec):
+    """Merge all FFN experts into one FFN a segment, by the segment before (arXiv:2405.03133 §3).
+
+    Attributes:
+        segment_len: tokens that share one merged FFN; divides `max_seq_len`, at most half of it.
+        first_segment: how the first segment weighs the experts: `own_mean`, by its own mean, with
+            no gradient to that decision (the paper's; its tokens see later ones of the segment), or
+            `uniform`, all alike (causal).
+        num_experts: that many copies of the seed model; absent where dense experts are mixed.
+        experts: names of the dense models that become experts, as for other mixtures.
+        router_init_std: standard deviation of the routers' normal initialisation.
+    """
+
+    method: Literal["lory"]
+    segment_len: PositiveInt
+    first_segment: Literal["own_mean", "uniform"]
+    num_experts: NumExperts | None = None
+    experts: tuple[str, ...] = ()
+    router_init_std: PositiveFloat = 0.02
+
+
 MethodSpec = Annotated[
-    DenseMethod | BTXMethod | BAMMethod | SparseUpcyclingMethod, Field(discriminator="method")
+    DenseMethod | BTXMethod | BAMMethod | SparseUpcyclingMethod | LoryMethod,
+    Field(discriminator="method"),
 ]
 
 
@@ -148,9 +170,9 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
     match method:
         case DenseMethod():
             return ("seed_model",)
-        case SparseUpcyclingMethod():
-            return ("seed_model",) * method.num_experts
-        case BTXMethod() | BAMMethod():
+        case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
+            return ("seed_model",) * count
+        case BTXMethod() | BAMMethod() | LoryMethod():
             return method.experts or tuple(recipe_experts)
         case _:
             assert_never(method)
@@ -158,6 +180,8 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
 
 def copies_seed(method: MethodSpec) -> bool:
     """Return whether every expert is a copy of the seed model, the one model that is read."""
+    if isinstance(method, LoryMethod):
+        return method.num_experts is not None
     return isinstance(method, SparseUpcyclingMethod)
 
 
@@ -171,9 +195,9 @@ def num_experts_of(method: MethodSpec, sources: int) -> int:
     match method:
         case DenseMethod():
             return 1
-        case SparseUpcyclingMethod():
-            return method.num_experts
-        case BTXMethod() | BAMMethod():
+        case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
+            return count
+        case BTXMethod() | BAMMethod() | LoryMethod():
             return sources
         case _:
             assert_never(method)
@@ -202,3 +226,11 @@ def misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
                 f"must leave a dense and a routed layer of {model.num_layers}, got "
                 f"{method.layers}. Use all or fewer.",
             )
+    if isinstance(method, LoryMethod) and (
+        model.max_seq_len % method.segment_len or model.max_seq_len < 2 * method.segment_len
+    ):
+        yield (
+            "segment_len",
+            f"must divide max_seq_len {model.max_seq_len} into two segments or more, got "
+            f"{method.segment_len}.",
+        )

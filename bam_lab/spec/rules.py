@@ -9,6 +9,7 @@ from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     BAMMethod,
     DenseMethod,
+    LoryMethod,
     MethodSpec,
     SparseUpcyclingMethod,
     TopKRouter,
@@ -108,6 +109,9 @@ def arm_problems(
                     f"must be {SEED_MODEL} or a domain of the recipe, got {name!r}. "
                     f"{nearest(name, names)}",
                 )
+        if isinstance(method, LoryMethod):
+            yield from _lory_problems(document, arm, method)
+            continue
         yield from _router_problems(document, arm, "ffn_router", "balance_loss", method, experts)
         if isinstance(method, BAMMethod):
             yield from _router_problems(
@@ -127,6 +131,21 @@ def shape_problems(
     for arm, method in arms.items():
         for key, text in misfits(method, model):
             yield document.problem(_place(document, arm, key), text)
+
+
+def _lory_problems(document: Document, arm: str, method: LoryMethod) -> Iterator[str]:
+    if method.num_experts is not None and method.experts:
+        yield document.problem(
+            _place(document, arm, "num_experts"),
+            f"must not be given with experts (arm {arm!r}): either copies of the seed model or "
+            "dense experts. Remove one.",
+        )
+    elif method.experts and set(method.experts) == {SEED_MODEL}:
+        yield document.problem(
+            _place(document, arm, "experts"),
+            f"must be num_experts: {len(method.experts)} where all are copies of the seed model "
+            f"(arm {arm!r}), so that one run has one name.",
+        )
 
 
 def _router_problems(

@@ -5,7 +5,8 @@ head are the uniform mean; routers are random. BAM (arXiv:2408.08274 §4): atten
 queries and outputs always, keys and values with `kv: per_expert`. How shared keys and values start
 is not stated there; its general rule for all that is not an expert gives the mean (derived).
 Sparse Upcycling (arXiv:2212.05055 §4): the seed model alone, its FFN copied into every expert of
-the routed layers, everything else as it is.
+the routed layers, everything else as it is. Lory (arXiv:2405.03133): copies in every layer, or the
+FFNs of dense experts as in BTX.
 Coverage, provenance, dry runs and streaming all read this table; it needs no torch.
 """
 

@@ -7,7 +7,8 @@
   factor on the layer's output at step 0 if the experts were equal: 1 where gates are renormalised
   or soft; about top_k / num_experts for softmax-then-top-k under near-uniform routers.
 - `causality`, `batch_invariance`: the largest change of a logit that must not move, when a suffix
-  or another row changes, and whether it is within `TOLERANCE`.
+  or another row changes, and whether it is within `TOLERANCE`. Segment routing is tried where it
+  could break, and `broken` names where it does: Lory's `own_mean` inside the first segment.
 - `router_gradients`: router -> norm of the gradient of the language-model loss alone.
   `zero_by_symmetry` marks a norm of zero that distinct experts (here: a copy of the model, its
   experts perturbed) turn into a positive one; such a router starts to learn once experts differ.
@@ -27,13 +28,23 @@ from torch import Tensor
 from bam_lab.model.losses import next_token_loss, token_nats
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod, DenseMethod, RouterSpec, TopKRouter, num_sources
+from bam_lab.spec.methods import (
+    BAMMethod,
+    DenseMethod,
+    LoryMethod,
+    MethodSpec,
+    RouterSpec,
+    SoftRouter,
+    TopKRouter,
+    num_sources,
+)
 from bam_lab.upcycle.origins import EXPERT_OPS, Origin, origins
 
 TOLERANCE = 1e-4
 """On logits of order 1; grouped rows are products of other sizes, which moves last digits."""
 _SYMMETRIC = 1e-4  # of the gradient on distinct experts; rounding leaves up to 6e-7
 _PERTURBATION = 0.02
+_OPINION = 0.5  # deviation of a probe's router weights: logits of order 1
 
 
 def receipt(
@@ -58,16 +69,16 @@ def receipt(
         facts["gate_sum"] = _gate_sums(mixture, rows)
         facts["router_gradients"] = _gradients(mixture, rows)
     return facts | {
-        "causality": _moved(mixture, rows, suffix_change(rows)),
+        "causality": _causality(mixture, rows),
         "batch_invariance": _moved(mixture, rows, row_change(rows)),
     }
 
 
-def suffix_change(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows with other tokens in their second half, and where logits must not move."""
+def suffix_change(rows: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    """Return rows with other tokens from `start` on, and where logits must not move."""
     tokens = rows[:, :-1]
     held = torch.ones_like(tokens, dtype=torch.bool)
-    held[:, tokens.shape[1] // 2 :] = False
+    held[:, start:] = False
     return torch.where(held, tokens, tokens.flip(0, 1).roll(1, 1)), held
 
 
@@ -88,6 +99,30 @@ def router_gradients(model: Transformer, rows: Tensor) -> dict[str, float]:
     return {
         name: 0.0 if gradient is None else float(gradient.norm())
         for name, gradient in zip(routers, gradients, strict=True)
+    }
+
+
+def _causality(model: Transformer, rows: Tensor) -> dict[str, Any]:
+    """Change the second half; under segment routing also around the first segment's border.
+
+    Segments are tried on a copy whose experts differ and whose routers have opinions: experts that
+    are equal at step 0 would hide that the choice between them looks ahead.
+    """
+    half = (rows.shape[1] - 1) // 2
+    if not isinstance(model.method, LoryMethod):
+        return _moved(model, rows, suffix_change(rows, half))
+    length, probe = model.method.segment_len, _opinionated(_perturbed(model))
+    starts = {
+        "inside the first segment": max(length // 2, 1),
+        "at the first border": length,
+        "inside the second segment": length + max(length // 2, 1),
+        "at the second half": half,
+    }
+    found = {place: _moved(probe, rows, suffix_change(rows, at)) for place, at in starts.items()}
+    return {
+        "max_logit_change": max(fact["max_logit_change"] for fact in found.values()),
+        "holds": all(fact["holds"] for fact in found.values()),
+        "broken": [place for place, fact in found.items() if not fact["holds"]],
     }
 
 
@@ -126,13 +161,12 @@ def _table(model: Transformer) -> dict[str, Origin]:
 @torch.no_grad()
 def _gate_sums(model: Transformer, rows: Tensor) -> dict[str, Any]:
     method = model.method
-    assert not isinstance(method, DenseMethod)
     routings: dict[str, tuple[Routing, RouterSpec]] = {}
     for i, layer in enumerate(model(rows[:, :-1]).routings):
         if layer.attention is not None and isinstance(method, BAMMethod):
             routings[f"layers.{i}.attention"] = layer.attention, method.attention_router
         if layer.ffn is not None:
-            routings[f"layers.{i}.ffn"] = layer.ffn, method.ffn_router
+            routings[f"layers.{i}.ffn"] = layer.ffn, _ffn_router(method)
     return {
         name: {
             "measured": float(routing.gates.sum(-1).mean()),
@@ -140,6 +174,14 @@ def _gate_sums(model: Transformer, rows: Tensor) -> dict[str, Any]:
         }
         for name, (routing, router) in routings.items()
     }
+
+
+def _ffn_router(method: MethodSpec) -> RouterSpec:
+    """Return how FFN experts are weighed; Lory's merging takes all of them."""
+    assert not isinstance(method, DenseMethod)
+    if isinstance(method, LoryMethod):
+        return SoftRouter(score="softmax", select="all")
+    return method.ffn_router
 
 
 def predicted_gate_sum(router: RouterSpec, num_experts: int) -> float:
@@ -174,3 +216,13 @@ def _perturbed(model: Transformer) -> Transformer:
                 noise = torch.empty_like(parameter).normal_(generator=generator)
                 parameter.add_(noise, alpha=_PERTURBATION)
     return copy
+
+
+@torch.no_grad()
+def _opinionated(model: Transformer) -> Transformer:
+    """Give every router of `model` weights that tell its inputs apart."""
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in model.named_parameters():
+        if name.endswith(".router"):
+            parameter.normal_(std=_OPINION, generator=generator)
+    return model

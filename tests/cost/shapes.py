@@ -4,6 +4,7 @@ from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
+    LoryMethod,
     SoftRouter,
     SparseUpcyclingMethod,
     TopKRouter,
@@ -21,6 +22,7 @@ KV_SHARING = KV_EXPERTS.model_copy(update={"kv": "shared"})
 SPARSE = SparseUpcyclingMethod(
     method="sparse_upcycling", num_experts=4, layers="every_other", ffn_router=TOP_2
 )
+LORY = LoryMethod(method="lory", segment_len=64, first_segment="own_mean")
 
 
 def shape(**changes: object) -> ModelSpec:

@@ -11,7 +11,7 @@ from bam_lab.model import causal_attention, losses
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import read
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, SPARSE, shape
+from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LORY, SPARSE, shape
 
 SHAPES = {
     path.stem: read(path, ModelSpec)
@@ -24,6 +24,7 @@ METHODS = {
     "kv-sharing": (KV_SHARING, 4),
     "kv-experts": (KV_EXPERTS, 4),
     "sparse-upcycling": (SPARSE, 4),
+    "lory": (LORY, 4),
 }
 
 

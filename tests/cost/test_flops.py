@@ -9,6 +9,7 @@ from tests.cost.shapes import (
     DENSE,
     KV_EXPERTS,
     KV_SHARING,
+    LORY,
     SMALL,
     SOFT,
     SPARSE,
@@ -100,6 +101,30 @@ def test_sparse_upcycling_adds_a_second_expert_and_a_router_in_every_other_layer
     assert every.model_forward - dense.model_forward == 3 * more
     printed = per_layer(three, DENSE, 1, 3).total, per_layer(three, SPARSE, 4, 3).total
     assert sparse.printed_forward == 2 * printed[0] + printed[1]
+
+
+@pytest.mark.parametrize(("experts", "percent"), [(8, 3.125), (32, 12.5)])
+def test_lorys_merging_costs_what_its_paper_prints(experts, percent):
+    """E / T of the FFN (arXiv:2405.03133 §3): 3.1% and 12.5% at 256 of 4,096 tokens."""
+    model = SMALL.model_copy(update={"max_seq_len": 4096})
+    lory = LORY.model_copy(update={"segment_len": 256})
+    dense = per_token(model, DENSE, 1, 4096)
+    merged = per_token(model, lory, experts, 4096)
+    ffn, router = 2 * 3 * 1024 * 2048, 2 * 1024 * experts // 256
+    more = 6 * (ffn * percent / 100 + router)
+    assert merged.model_forward - dense.model_forward == more
+    assert merged.executed_training - dense.executed_training == 3 * more
+    assert merged.printed_forward - dense.printed_forward == more
+
+
+def test_lory_fills_its_last_segment():
+    """dim 4, ffn 8, 2 experts, 6 tokens: 2 segments of 4 run 8 places, 2 merges, 2 decisions."""
+    lory = LORY.model_copy(update={"segment_len": 4})
+    dense, merged = per_token(TINY, DENSE, 1, 6), per_token(TINY, lory, 2, 6)
+    merging = 2 * (2 * 2 * 3 * 32 + 2 * 2 * 4)
+    assert 6 * (merged.model_forward - dense.model_forward) == pytest.approx(merging, abs=3)
+    filled = merging + 2 * 2 * 3 * 32
+    assert 6 * (merged.executed_forward - dense.executed_forward) == pytest.approx(filled, abs=3)
 
 
 def test_top_2_lies_between_top_1_and_soft():

@@ -16,7 +16,7 @@ from bam_lab.cost.match import (
 from bam_lab.errors import SpecError
 from bam_lab.spec.ablation import Match
 from bam_lab.spec.load import load_ablation
-from tests.cost.shapes import SPARSE
+from tests.cost.shapes import LORY, SPARSE
 
 
 def resolved(match=None, **changes):
@@ -91,6 +91,17 @@ def test_sparse_upcycling_is_charged_no_branch():
     assert saved == pytest.approx(3 * branch, rel=0.01)
     assert num_experts(found, SPARSE) == 4
     assert used_branches(found, ["sparse"]) == ()
+
+
+def test_lory_is_charged_the_branches_of_its_experts_and_none_for_copies():
+    found = resolved(Match(on="flops", phase="all"))
+    copies = LORY.model_copy(update={"num_experts": 4})
+    found = dataclasses.replace(found, arms={"btx": LORY, "copies": copies})
+    budgets = solve(found)
+    seed, branch = seed_budget(found).training_flops, expert_budget(found).training_flops
+    assert budgets["btx"].lineage_flops == seed + 3 * branch + budgets["btx"].training_flops
+    assert budgets["copies"].lineage_flops == seed + budgets["copies"].training_flops
+    assert used_branches(found, ["copies"]) == ()
 
 
 def test_an_arm_that_cannot_be_matched_is_the_users_problem():

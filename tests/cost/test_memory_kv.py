@@ -2,7 +2,7 @@
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.params import count
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, SMALL, SPARSE
+from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, LORY, SMALL, SPARSE
 
 
 def test_kv_bytes_of_one_token():
@@ -42,6 +42,17 @@ def test_sparse_upcycling_reads_one_model_and_caches_as_a_dense_one():
     assert half - dense == whole - half > 0
     one_layer = memory.evaluation(SMALL, SPARSE, 4).activations
     assert one_layer == memory.evaluation(SMALL, every, 4).activations
+
+
+def test_lory_keeps_merged_weights_and_a_dense_models_cache():
+    params = count(SMALL, LORY, 4)
+    assert params.total == count(SMALL, BTX, 4).total
+    assert params.active == count(SMALL, DENSE, 1).total + 6 * 4 * 1024
+    assert kv.bytes_per_token(SMALL, LORY, 4) == kv.bytes_per_token(SMALL, DENSE, 1)
+    lory, btx = (memory.training(SMALL, m, 4, batch_sequences=1).activations for m in (LORY, BTX))
+    assert lory - btx == 6 * 4 * 4 * (3 * 1024 * 2048)  # 6 layers, 4 segments, 4 bytes
+    copies = LORY.model_copy(update={"num_experts": 4})
+    assert memory.upcycling(SMALL, copies, 4, DENSE).weights == 4 * (587_209_728 + params.total)
 
 
 def test_upcycling_holds_the_sources_and_the_mixture():

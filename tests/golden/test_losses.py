@@ -32,6 +32,8 @@ VARIANTS = {
     "bam-per_expert-soft": ("bam-per_expert-soft", "parallel"),
     "bam-shared-top-2": ("bam-shared-top-2", "parallel"),
     "sparse_upcycling-every_other-top-2": ("sparse_upcycling-every_other-top-2", "parallel"),
+    "lory-own_mean": ("lory-own_mean", "parallel"),
+    "lory-uniform-serial": ("lory-uniform", "serial"),
 }
 
 

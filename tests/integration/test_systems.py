@@ -24,6 +24,7 @@ def test_systems_run_as_planned(tmp_path: Path) -> None:
         folder = store.stage(row["key"])
         if row["name"] == "upcycle":
             receipt = json.loads((folder / "receipt.json").read_text())
+            assert receipt["causality"]["holds"] == (row["arm"] != "lory"), row["label"]
             assert receipt["batch_invariance"]["holds"], row["label"]
             assert all(g["learns"] for g in receipt["router_gradients"].values()), row["label"]
         if row["steps"]:
@@ -32,4 +33,6 @@ def test_systems_run_as_planned(tmp_path: Path) -> None:
             assert spent["executed_flops"] == row["executed_flops"], row["label"]
     done = bam_lab("report", SYSTEMS, "--store", str(tmp_path), "--out", str(tmp_path / "report"))
     assert done.code == 0, done.err
-    assert "Proofs at step 0" in (tmp_path / "report" / "report.html").read_text()
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "BROKEN inside the first segment (" in page
+    assert "Lory routes its first segment by that segment&#39;s own mean (lory)" in page

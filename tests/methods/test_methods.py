@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bam_lab.errors import SpecError
-from bam_lab.methods import BAM, BTX, Dense, SparseUpcycling, module_of
+from bam_lab.methods import BAM, BTX, Dense, Lory, SparseUpcycling, module_of
 from bam_lab.model.losses import next_token_loss
 from bam_lab.spec.methods import BalanceLoss
 from bam_lab.train.optim import DEFAULTS, Training, adamw
@@ -48,6 +48,22 @@ def test_sparse_upcycling_leaves_a_dense_layer_unless_it_takes_all(layers):
     seed_model = Dense.from_scratch(shape())
     with pytest.raises(SpecError, match=f"method.layers must leave a dense.*of 2, got {layers}"):
         SparseUpcycling.from_seed(seed_model, 4, layers=layers)
+
+
+def test_lory_is_the_papers():
+    method = Lory.from_experts(dense(), segment_len=50).model.method
+    assert (method.segment_len, method.first_segment) == (50, "own_mean")
+    module = Lory.from_seed(dense(1)[0], 3, segment_len=50, first_segment="uniform")
+    assert module.model.num_experts == 3
+    assert set(module.training_step(text(), 0)["metrics"]) == {"loss"}
+
+
+@pytest.mark.parametrize("segment_len", [40, 150])
+def test_lory_needs_two_whole_segments(segment_len):
+    with pytest.raises(
+        SpecError, match=f"method.segment_len must divide max_seq_len 150.*{segment_len}"
+    ):
+        Lory.from_experts(dense(2), segment_len=segment_len)
 
 
 def test_experts_stand_in_the_order_given():
@@ -113,5 +129,6 @@ def test_module_of_a_model_is_its_method():
         BTX.from_experts(experts),
         BAM.from_experts(experts, kv="shared"),
         SparseUpcycling.from_seed(experts[0], 2),
+        Lory.from_experts(experts, segment_len=50),
     ):
         assert type(module_of(module.model, DEFAULTS)) is type(module)

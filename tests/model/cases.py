@@ -9,6 +9,7 @@ from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
+    LoryMethod,
     MethodSpec,
     RouterSpec,
     SoftRouter,
@@ -64,6 +65,14 @@ METHODS |= {
         ("last_1", "soft"),
     )
 }
+
+
+def lory(first_segment, **settings):
+    return LoryMethod(method="lory", segment_len=SEGMENT, first_segment=first_segment, **settings)
+
+
+SEGMENT = 10
+METHODS |= {f"lory-{first}": lory(first) for first in ("own_mean", "uniform")}
 BLOCKS = ("parallel", "serial")
 CASES = list(itertools.product(METHODS, BLOCKS))
 OF_EXPERTS = [case for case in CASES if not copies_seed(METHODS[case[0]])]
@@ -73,6 +82,8 @@ OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
 
 def keeps_scale(method: MethodSpec) -> bool:
     """Return whether all gates of the method sum to 1."""
+    if isinstance(method, LoryMethod):
+        return True
     routers = [method.ffn_router]
     if isinstance(method, BAMMethod):
         routers.append(method.attention_router)

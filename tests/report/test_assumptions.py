@@ -21,7 +21,7 @@ def lines(tmp_path, **arms):
 
 def test_a_run_without_a_method_has_no_line_of_it(tmp_path):
     found = lines(tmp_path)
-    assert not [subject for subject in found if subject.startswith("Sparse Upcycling")]
+    assert not [subject for subject in found if subject.startswith(("Sparse", "Lory"))]
     rest = found["Everything that is not an expert or a router"]
     assert rest.value == "uniform mean of the dense models"
 
@@ -35,4 +35,21 @@ def test_sparse_upcycling(tmp_path):
     assert (noise.value, noise.basis) == ("0.0", "stated")
     assert found["Everything that is not an expert or a router"].value == (
         "uniform mean of the dense models (btx); the seed model's, as it is (sparse)"
+    )
+
+
+LORY = {"method": "lory", "segment_len": 64, "num_experts": None}
+
+
+def test_lory(tmp_path):
+    own, uniform = ({**LORY, "first_segment": f} for f in ("own_mean", "uniform"))
+    found = lines(tmp_path, own=own, uniform={**uniform, "num_experts": 4})
+    assert found["Lory: segment length"].value == "64"
+    first = found["Lory: routing of the first segment"]
+    assert first.value == "own_mean (own); uniform (uniform)"
+    assert "its tokens see later ones of the segment, in training and in scoring" in first.place
+    held_out = found["Lory: routing of held-out text"]
+    assert held_out.value == "again at every segment, as in training"
+    assert found["Everything that is not an expert or a router"].value == (
+        "uniform mean of the dense models (btx, own); the seed model's, as it is (uniform)"
     )

@@ -12,7 +12,7 @@ from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph
 from bam_lab.spec.ablation import Replicates
 from bam_lab.spec.load import ResolvedAblation, load_ablation
-from bam_lab.spec.methods import DenseMethod, SparseUpcyclingMethod, TopKRouter
+from bam_lab.spec.methods import DenseMethod, LoryMethod, SparseUpcyclingMethod, TopKRouter
 
 
 @pytest.fixture
@@ -138,6 +138,18 @@ def test_sparse_upcycling_reads_the_seed_model_alone(resolved: ResolvedAblation)
     (upcycle,) = [s for s in graph.stages.values() if (s.name, s.arm) == ("upcycle", "sparse")]
     assert [need.name for need in graph.needs(upcycle)] == ["seed_model", "tokenizer"]
     assert upcycle.settings["experts"] == ["seed_model"]
+
+
+def test_lory_reads_its_experts_or_the_seed_model_alone(resolved: ResolvedAblation) -> None:
+    method = LoryMethod(method="lory", segment_len=8, first_segment="uniform")
+    arms = {"btx": method, "copies": method.model_copy(update={"num_experts": 4})}
+    graph = build_graph(replace(resolved, arms=arms), 1, "digest")
+    upcycles = {s.arm: graph.needs(s) for s in graph.stages.values() if s.name == "upcycle"}
+    read = {arm: [need.name for need in needs] for arm, needs in upcycles.items()}
+    assert read == {
+        "btx": ["seed_model", "expert", "expert", "expert", "tokenizer"],
+        "copies": ["seed_model", "tokenizer"],
+    }
 
 
 def test_mixture_arms_read_the_same_batches(resolved: ResolvedAblation) -> None:

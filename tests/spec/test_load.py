@@ -6,7 +6,13 @@ import pytest
 
 from bam_lab.errors import SpecError
 from bam_lab.spec.load import find_ablation, list_ablations, load_ablation
-from bam_lab.spec.methods import BAMMethod, BTXMethod, SparseUpcyclingMethod, TopKRouter
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    LoryMethod,
+    SparseUpcyclingMethod,
+    TopKRouter,
+)
 
 
 def problems(reference: str, *overrides: str) -> str:
@@ -150,6 +156,36 @@ def test_sparse_upcycling_is_an_arm() -> None:
 )
 def test_a_bad_setting_of_sparse_upcycling_names_itself(overrides: list[str], message: str) -> None:
     assert message in problems("bam-attention-routing", SPARSE, *overrides)
+
+
+LORY = "arms.soft={method: lory, segment_len: 64, first_segment: own_mean}"
+COPIES = "arms.soft={method: lory, segment_len: 64, first_segment: own_mean, num_experts: 4}"
+
+
+def test_lory_is_an_arm() -> None:
+    lory = load_ablation("bam-attention-routing", overrides=[LORY]).arms["soft"]
+    assert isinstance(lory, LoryMethod)
+    assert (lory.segment_len, lory.num_experts, lory.experts) == (64, None, ())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([LORY, "arms.soft.segment_len=60"], "must divide max_seq_len 128 into two segments or"),
+        ([LORY, "arms.soft.segment_len=128"], "into two segments or more, got 128"),
+        ([LORY, "arms.soft.first_segment=bos"], "must be 'own_mean' or 'uniform', got 'bos'"),
+        ([LORY, "arms.soft.z_loss=0.1"], "arms.soft.z_loss must be a known key"),
+        ([LORY, "arms.soft.ffn_router={}"], "arms.soft.ffn_router must be a known key"),
+        ([LORY, "arms.soft.experts=[cod]"], "must be seed_model or a domain of the recipe, got"),
+        ([COPIES, "arms.soft.experts=[code, law]"], "must not be given with experts (arm 'soft')"),
+        (
+            [LORY, "arms.soft.experts=[seed_model, seed_model]"],
+            "arms.soft.experts must be num_experts: 2 where all are copies",
+        ),
+    ],
+)
+def test_a_bad_setting_of_lory_names_itself(overrides: list[str], message: str) -> None:
+    assert message in problems("bam-attention-routing", *overrides)
 
 
 def test_two_arms_that_are_the_same_run(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from tests.model.cases import (
     bam,
     btx,
     keeps_scale,
+    lory,
     model_of,
     shape,
     sparse_upcycling,
@@ -169,10 +170,27 @@ def differing_in_experts(method, block):
     return [first, *others]
 
 
-@pytest.mark.parametrize(("name", "block"), OF_EXPERTS)
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("first", ["own_mean", "uniform"])
+def test_lory_of_copies_is_lory_of_equal_experts(block, first):
+    """Made of one model or of that model four times, and equal to it under any routing."""
+    seed_model = model_of(DENSE, block)
+    copies = mix(lory(first, num_experts=EXPERTS), [seed_model] * EXPERTS)
+    experts = mix(lory(first), [seed_model] * EXPERTS)
+    for name, tensor in experts.state_dict().items():
+        assert torch.equal(copies.state_dict()[name], tensor), name
+    torch.testing.assert_close(logits(copies), logits(seed_model))
+
+
+@pytest.mark.parametrize(
+    ("name", "block"), [case for case in OF_EXPERTS if case[0] != "lory-uniform"]
+)
 @pytest.mark.parametrize("forced", [0, 3])
 def test_one_hot(name, block, forced):
-    """A router forced to expert i gives dense expert i, where models differ in experts only."""
+    """A router forced to expert i gives dense expert i, where models differ in experts only.
+
+    Lory's uniform first segment asks no router.
+    """
     method = METHODS[name]
     dense = differing_in_experts(method, block)
     mixture = mix(method, dense)

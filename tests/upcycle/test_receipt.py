@@ -18,6 +18,7 @@ from tests.model.cases import (
     bam,
     btx,
     keeps_scale,
+    lory,
     model_of,
     shape,
     text,
@@ -42,7 +43,7 @@ def receipt_of(method, copies=False):
 def test_distinct_experts(name):
     facts = receipt_of(METHODS[name])
     json.dumps(facts, allow_nan=False)
-    assert facts["causality"]["holds"]
+    assert facts["causality"]["holds"] == (name != "lory-own_mean")
     assert facts["batch_invariance"]["holds"]
     assert set(facts["step0_nats"]) == {"law", "code"}
     assert set(facts["step0_nats"]["law"]) == {"mixture", *(f"model{i}" for i in range(EXPERTS))}
@@ -63,11 +64,12 @@ def test_copies_give_zero_by_symmetry_where_gates_sum_to_one(name):
     for router, gradient in facts["router_gradients"].items():
         method = METHODS[name]
         part = "attention_router" if ".attention." in router else "ffn_router"
-        spec = getattr(method, part)
+        spec = getattr(method, part, SOFT)
         symmetric = spec.select == "all" or spec.renormalize
         assert gradient["zero_by_symmetry"] == symmetric, router
         assert gradient["learns"]
-    assert facts["causality"]["holds"] and facts["batch_invariance"]["holds"]
+    assert facts["causality"]["holds"] == (name != "lory-own_mean")
+    assert facts["batch_invariance"]["holds"]
     nats = facts["step0_nats"]["law"]
     if keeps_scale(METHODS[name]):
         assert nats["mixture"] == pytest.approx(nats["model0"], abs=1e-5)
@@ -100,6 +102,14 @@ def test_a_model_that_looks_ahead_fails(monkeypatch):
     assert facts["batch_invariance"]["holds"]
 
 
+@pytest.mark.parametrize("copies", [False, True])
+def test_lorys_own_mean_is_found_to_look_ahead_and_uniform_is_not(copies):
+    own, uniform = (receipt_of(lory(f), copies)["causality"] for f in ("own_mean", "uniform"))
+    assert own["broken"] == ["inside the first segment"]
+    assert own["max_logit_change"] > 10 * receipts.TOLERANCE
+    assert uniform["holds"] and uniform["broken"] == []
+
+
 def test_a_model_that_reads_its_neighbours_fails(monkeypatch):
     model = mixture_of(btx(top_k(1)), [model_of(DENSE, seed=i) for i in range(EXPERTS)])
     forward = model.layers[0].ffn.forward
@@ -111,7 +121,8 @@ def test_a_model_that_reads_its_neighbours_fails(monkeypatch):
 
 def test_changes_leave_what_they_must():
     rows = text(3, 20)
-    changed, held = receipts.suffix_change(rows)
+    changed, held = receipts.suffix_change(rows, 7)
+    assert held[:, :7].all() and not held[:, 7:].any()
     assert torch.equal(changed[held], rows[:, :-1][held])
     assert not torch.equal(changed, rows[:, :-1])
     changed, held = receipts.row_change(rows)
