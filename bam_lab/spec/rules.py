@@ -23,7 +23,12 @@ from bam_lab.spec.scale import ScaleSpec
 
 
 def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
-    """Check that a model's sizes fit each other."""
+    """Check that a model's sizes fit each other and its tokenizer."""
+    if model.vocab_size < 257:
+        yield document.problem(
+            ("vocab_size",),
+            f"must hold the 256 bytes and end-of-text, 257 or more, got {model.vocab_size}.",
+        )
     if model.num_heads % model.num_kv_heads:
         yield document.problem(
             ("num_kv_heads",),

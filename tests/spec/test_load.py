@@ -89,6 +89,7 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["recipe.mixture.mix.code=0.5"], "mixture.mix must sum to 1, got 1.25"),
         (["recipe.mixture.mix.poetry=0.0"], "must be a domain of the corpus, got 'poetry'"),
         (["recipe.mixture.experts=[seed_model, cod]"], "got 'cod'. Did you mean `code`?"),
+        (["model.vocab_size=256"], "vocab_size must hold the 256 bytes and end-of-text"),
         (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 2"),
         (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
         (["match.on"], "must be dotted.path=value"),
