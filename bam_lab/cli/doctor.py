@@ -6,6 +6,7 @@ import shutil
 from typing import Any
 
 import psutil
+from rich.markup import escape
 
 from bam_lab import __version__
 from bam_lab.cli import options
@@ -19,6 +20,11 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "train": (("torch", "lightning", "safetensors", "jaxtyping"), "training and evaluating"),
     "data": (("tokenizers", "reasoning-gym"), "building the corpus"),
     "report": (("matplotlib",), "figures in reports"),
+    "eval": (("lm-eval",), "not used yet"),
+    "sweep": (("optuna", "cmaes", "greenlet"), "not used yet"),
+    "wandb": (("wandb",), "not used yet"),
+    "slurm": (("submitit",), "not used yet"),
+    "ray": (("ray",), "not used yet"),
 }
 
 
@@ -31,7 +37,7 @@ def doctor(store: options.StorePath = None, json: options.Json = False) -> None:
     out = console()
     made = table("what", "here", "means")
     for name, here, means in _rows(facts):
-        made.add_row(name, here, means)
+        made.add_row(name, here, escape(means))  # `bam-lab[train]` is no markup
     out.print(made)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from bam_lab.cli import options
 from bam_lab.cli.output import console, print_json
+from bam_lab.errors import InputError
 from bam_lab.record.store import store_root
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def report(
 ) -> None:
     """Write the HTML, LaTeX and CSV report; what is missing stands as missing."""
     if reference.endswith(".json"):
+        if scale or overrides or store:
+            raise InputError(
+                f"{reference} must be given without --scale, --set and --store: a results.json "
+                "holds all that its report is made of. Leave them out."
+            )
         rendered = _from_results(Path(reference), out)
     else:
         rendered = _from_store(reference, scale, overrides or [], store_root(store), out)

@@ -189,13 +189,14 @@ class _Scheduler:
 
     def _hear(self) -> None:
         """Wait a little for messages, and take all that are there."""
-        try:
-            number, message = self.inbox.get(timeout=POLL_SECONDS)
-            while True:
-                self._take(number, message)
-                number, message = self.inbox.get_nowait()
-        except queue.Empty:
-            pass
+        wait = POLL_SECONDS
+        while True:
+            try:
+                number, message = self.inbox.get(wait > 0, wait or None)
+            except queue.Empty:  # all taken, or none came: no error
+                return
+            self._take(number, message)
+            wait = 0.0
 
     def _take(self, number: int, message: dict[str, Any]) -> None:
         running = self.running.get(number)

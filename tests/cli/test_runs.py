@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bam_lab.cli.doctor import doctor
 from bam_lab.record.store import Store
 from tests.cli.command import bam_lab
 
@@ -73,7 +74,24 @@ def test_doctor(store):
     assert facts["cores"] >= 1
     assert facts["store_stages_done"] == 1
     assert facts["precision"] in ("bf16-mixed", "float32")
-    assert set(facts["extras"]) == {"train", "data", "report"}
+    assert set(facts["extras"]) == {
+        "train",
+        "data",
+        "report",
+        "eval",
+        "sweep",
+        "wandb",
+        "slurm",
+        "ray",
+    }
     out = bam_lab("doctor", columns=80).out
     assert "cores" in out and "disk" in out
     assert max(len(line) for line in out.splitlines()) <= 80
+
+
+def test_doctor_names_the_extra_to_install(monkeypatch, capsys):
+    """Square brackets in a table cell are text, not markup."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("bam_lab.cli.doctor._version", lambda package: None)
+    doctor(store=None, json=False)
+    assert "pip install 'bam-lab[ray]'" in capsys.readouterr().out

@@ -63,6 +63,9 @@ def test_report_as_json_and_from_its_own_results(whole_store: Store, tmp_path: P
     assert second.out == first.out
     for name in ("report.html", "table.tex", "table.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    useless = bam_lab("report", results, "--scale", "nano")
+    assert useless.code == 2
+    assert "must be given without --scale" in " ".join(useless.err.split())
 
 
 def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
