@@ -6,17 +6,16 @@ Queries and output projections go together, and so do keys and values (arXiv:240
 from dataclasses import dataclass
 from typing import assert_never
 
+from bam_lab.spec.experts import routed_layers
 from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
     MethodSpec,
-    RouterSpec,
-    SoftRouter,
     SparseUpcyclingMethod,
-    routed_layers,
 )
+from bam_lab.spec.routers import RouterSpec, SoftRouter
 
 
 @dataclass(frozen=True)

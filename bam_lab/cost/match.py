@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from bam_lab.cost.flops import FlopCount, per_token
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.errors import SpecError
+from bam_lab.spec.experts import experts_of, sources_of
 from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import DenseMethod, MethodSpec, experts_of
+from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.recipe import SEED_MODEL
 from bam_lab.spec.scale import PhaseSize
@@ -111,7 +112,7 @@ def expert_budget(resolved: ResolvedAblation) -> PhaseBudget:
 
 def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[str, ...]:
     """Return the branches that any of the arms needs, each once, in the order of their use."""
-    names = (name for arm in arms for name in mixed(resolved, resolved.arms[arm]))
+    names = (name for arm in arms for name in sources(resolved, resolved.arms[arm]))
     return tuple(dict.fromkeys(name for name in names if name != SEED_MODEL))
 
 
@@ -121,8 +122,13 @@ def num_experts(resolved: ResolvedAblation, method: MethodSpec) -> int:
 
 
 def mixed(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
-    """Return the dense models that an arm mixes, in router-column order."""
+    """Return the dense model behind each of an arm's experts, in router-column order."""
     return experts_of(method, resolved.recipe.mixture.experts)
+
+
+def sources(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
+    """Return the dense models that an arm reads."""
+    return sources_of(method, resolved.recipe.mixture.experts)
 
 
 def _before(resolved: ResolvedAblation, method: MethodSpec) -> int:
@@ -131,7 +137,7 @@ def _before(resolved: ResolvedAblation, method: MethodSpec) -> int:
 
 
 def _lineage(resolved: ResolvedAblation, method: MethodSpec) -> int:
-    branches = {name for name in mixed(resolved, method) if name != SEED_MODEL}
+    branches = {name for name in sources(resolved, method) if name != SEED_MODEL}
     seed = seed_budget(resolved).training_flops
     return seed + len(branches) * expert_budget(resolved).training_flops
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from bam_lab.cost.flops import kept_keys
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count
-from bam_lab.spec.methods import MethodSpec, num_sources
+from bam_lab.spec.experts import num_sources
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 PROCESS_BYTES = 520 * 2**20

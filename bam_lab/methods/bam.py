@@ -5,7 +5,8 @@ from typing import Any, Literal, Self
 
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
-from bam_lab.spec.methods import BalanceLoss, BAMMethod, RouterSpec, SoftRouter, TopKRouter
+from bam_lab.spec.methods import BAMMethod
+from bam_lab.spec.routers import BalanceLoss, RouterSpec, SoftRouter, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 

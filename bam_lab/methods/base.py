@@ -7,7 +7,8 @@ import torch
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import MethodSpec, num_experts_of
+from bam_lab.spec.experts import num_experts_of
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.upcycle.execute import upcycle
 
 

@@ -5,7 +5,8 @@ from typing import Any, Self
 
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
-from bam_lab.spec.methods import BalanceLoss, BTXMethod, RouterSpec, TopKRouter
+from bam_lab.spec.methods import BTXMethod
+from bam_lab.spec.routers import BalanceLoss, RouterSpec, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 

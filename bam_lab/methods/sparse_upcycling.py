@@ -4,7 +4,8 @@ from typing import Self
 
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
-from bam_lab.spec.methods import BalanceLoss, RouterSpec, SparseUpcyclingMethod, TopKRouter
+from bam_lab.spec.methods import SparseUpcyclingMethod
+from bam_lab.spec.routers import BalanceLoss, RouterSpec, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 

@@ -28,11 +28,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bam_lab.model.causal_attention import causal_attention
+from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group, grouped_linear
 from bam_lab.model.layers import Rope, project, rotate, to_compute
 from bam_lab.model.router import Routing, check_router, route
-from bam_lab.spec.methods import RouterSpec, SoftRouter
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import RouterSpec, SoftRouter
 
 
 class Attention(nn.Module):
@@ -49,11 +50,11 @@ class Attention(nn.Module):
         self.output = nn.Parameter(torch.empty(spec.dim, queries))
 
     def forward(
-        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], rope: Rope
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], None]:
         """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
         q, k, v = project(x, self.query, self.key, self.value)
-        y = attend(q.unsqueeze(2), k, v, rope, self.spec)  # B T 1 H*C
+        y = attend(q.unsqueeze(2), k, v, context.rope, self.spec)  # B T 1 H*C
         return F.linear(y.squeeze(2), self.output), None
 
 
@@ -80,13 +81,13 @@ class AttentionExperts(nn.Module):
         self.output = nn.Parameter(torch.empty(num_experts, spec.dim, queries))
 
     def forward(
-        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], rope: Rope
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], Routing]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
         routing = route(normed, self.router, self.router_spec)
         if self.kv == "shared" and not isinstance(self.router_spec, SoftRouter):
-            return self._chosen(x, routing, rope), routing
-        return self._all(x, routing.gates, rope), routing
+            return self._chosen(x, routing, context.rope), routing
+        return self._all(x, routing.gates, context.rope), routing
 
     def _all(self, x: Tensor, gates: Tensor, rope: Rope) -> Tensor:
         b, t, _ = x.shape

@@ -13,11 +13,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bam_lab.model.attention import Attention, AttentionExperts
+from bam_lab.model.context import Context
 from bam_lab.model.ffn import FFN, FFNExperts
-from bam_lab.model.layers import Rope, rms_norm, to_compute
+from bam_lab.model.layers import rms_norm, to_compute
 from bam_lab.model.lory import MergedFFN
 from bam_lab.model.router import Routing
-from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec, routed_layers
+from bam_lab.spec.experts import routed_layers
+from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 
@@ -56,18 +58,18 @@ class Block(nn.Module):
             self.ffn = FFNExperts(spec, method.ffn_router, num_experts)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], rope: Rope
+        self, x: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], LayerRouting]:
         """Add this layer's contribution to the residual stream `x`."""
         if self.parallel:
             normed = rms_norm(x, self.norm, self.eps)
             compute = to_compute(normed)
-            attended, attention = self.attention(compute, normed, rope)
-            fed, ffn = self.ffn(compute, normed)
+            attended, attention = self.attention(compute, normed, context)
+            fed, ffn = self.ffn(compute, normed, context)
             return x + attended + fed, LayerRouting(attention, ffn)
         normed = rms_norm(x, self.attention_norm, self.eps)
-        attended, attention = self.attention(to_compute(normed), normed, rope)
+        attended, attention = self.attention(to_compute(normed), normed, context)
         x = x + attended
         normed = rms_norm(x, self.ffn_norm, self.eps)
-        fed, ffn = self.ffn(to_compute(normed), normed)
+        fed, ffn = self.ffn(to_compute(normed), normed, context)
         return x + fed, LayerRouting(attention, ffn)

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group
 from bam_lab.model.layers import project, swiglu, to_compute
 from bam_lab.model.router import Routing, check_router, route
-from bam_lab.spec.methods import RouterSpec, SoftRouter
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import RouterSpec, SoftRouter
 
 
 class FFN(nn.Module):
@@ -30,7 +31,7 @@ class FFN(nn.Module):
         self.down = nn.Parameter(torch.empty(spec.dim, spec.ffn_dim))
 
     def forward(
-        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"]
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], None]:
         """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
         return swiglu(x, self.gate, self.up, self.down), None
@@ -50,7 +51,7 @@ class FFNExperts(nn.Module):
         self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
 
     def forward(
-        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"]
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], Routing]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
         routing = route(normed, self.router, self.router_spec)

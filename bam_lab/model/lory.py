@@ -23,10 +23,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from bam_lab.model.context import Context
 from bam_lab.model.layers import to_compute
 from bam_lab.model.router import Routing, route
-from bam_lab.spec.methods import LoryMethod, SoftRouter
+from bam_lab.spec.methods import LoryMethod
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import SoftRouter
 
 SOFT = SoftRouter(score="softmax", select="all")
 
@@ -44,7 +46,7 @@ class MergedFFN(nn.Module):
         self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
 
     def forward(
-        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"]
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], Routing]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router).
 

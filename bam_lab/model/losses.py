@@ -26,7 +26,8 @@ from torch.nn import LinearCrossEntropyOptions
 
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Output
-from bam_lab.spec.methods import BalanceLoss, BAMMethod, DenseMethod, LoryMethod, MethodSpec
+from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
+from bam_lab.spec.routers import BalanceLoss
 
 CHUNK = 256  # tokens
 _TINY = 1e-30  # below, float32 probabilities lose digits and the nats are computed from the logits

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bam_lab.errors import SpecError
-from bam_lab.spec.methods import RouterSpec, SoftRouter, TopKRouter
+from bam_lab.spec.routers import RouterSpec, SoftRouter, TopKRouter
 
 
 class Routing(NamedTuple):

@@ -19,8 +19,10 @@ from torch import Tensor, nn
 
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
+from bam_lab.model.context import Context, Draw
 from bam_lab.model.layers import rms_norm, rope_tables, to_compute
-from bam_lab.spec.methods import DenseMethod, MethodSpec, misfits, num_experts_of
+from bam_lab.spec.experts import misfits, num_experts_of
+from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 
@@ -65,15 +67,19 @@ class Transformer(nn.Module):
         self.register_buffer("rope_cos", cos, persistent=False)
         self.register_buffer("rope_sin", sin, persistent=False)
 
-    def forward(self, tokens: Int[Tensor, "B T"]) -> Output:
-        """Run all layers over `tokens`, at most `max_seq_len` of them a row."""
+    def forward(self, tokens: Int[Tensor, "B T"], draw: Draw | None = None) -> Output:
+        """Run all layers over `tokens`, at most `max_seq_len` of them a row.
+
+        With `draw` it is a training pass; without, the method's inference rule holds.
+        """
         t = tokens.shape[1]
         assert t <= self.spec.max_seq_len, f"{t} tokens exceed {self.spec.max_seq_len}"
         rope = to_compute(self.rope_cos[:t]), to_compute(self.rope_sin[:t])
+        context = Context(rope, tokens, draw)
         x = F.embedding(tokens, self.embedding)  # B T D
         routings = []
         for layer in self.layers:
-            x, routing = layer(x, rope)
+            x, routing = layer(x, context)
             routings.append(routing)
         return Output(rms_norm(x, self.final_norm, self.spec.norm_eps), tuple(routings))
 

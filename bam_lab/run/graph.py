@@ -10,7 +10,7 @@ fingerprints after it are not known (`Graph.known` is False, and its keys mean n
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bam_lab.cost.match import ArmBudget, expert_budget, mixed, seed_budget, solve, used_branches
+from bam_lab.cost.match import ArmBudget, expert_budget, seed_budget, solve, sources, used_branches
 from bam_lab.errors import SpecError
 from bam_lab.run.stage import Graph, Stage, plain
 from bam_lab.run.stage_specs import (
@@ -21,8 +21,8 @@ from bam_lab.run.stage_specs import (
     training_stage,
     upcycle_stage,
 )
+from bam_lab.spec.experts import is_mixture
 from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import is_mixture, num_sources
 from bam_lab.spec.recipe import SEED_MODEL
 
 UNKNOWN_DIGEST = "known after the corpus is built"
@@ -147,8 +147,7 @@ def _mixture(
     details: dict[str, Any] = {"method": plain(method), "mix": resolved.recipe.mixture.mix}
     details["method"].pop("experts", None)
     if is_mixture(method):
-        names = mixed(resolved, method)
-        names = names[: num_sources(method, len(names))]
+        names = sources(resolved, method)
         upcycle = named(
             upcycle_stage(resolved, details["method"], names, experts, tokenizer, number),
             f"upcycle {arm}",

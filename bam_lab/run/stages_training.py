@@ -86,6 +86,7 @@ def training_of(context: StageContext) -> Training:
         peak_lr=size["peak_lr"],
         warmup_steps=size["warmup_steps"],
         final_lr_share=size["final_lr_share"],
+        noise_seed=stream_seed(context.spec["rng_seed"], "noise") >> 1,
         **optimizer.model_dump(),
     )
 

@@ -18,7 +18,7 @@ from bam_lab.run.stages_common import (
     load_model,
     stream_seed,
 )
-from bam_lab.spec.methods import num_experts_of
+from bam_lab.spec.experts import num_experts_of
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
+from bam_lab.spec.experts import experts_of, misfits
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     BAMMethod,
@@ -12,13 +13,11 @@ from bam_lab.spec.methods import (
     LoryMethod,
     MethodSpec,
     SparseUpcyclingMethod,
-    TopKRouter,
-    experts_of,
-    misfits,
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
+from bam_lab.spec.routers import TopKRouter
 from bam_lab.spec.scale import ScaleSpec
 
 

@@ -10,6 +10,7 @@ import lightning
 import torch
 from torch import Tensor
 
+from bam_lab.model.context import Draw
 from bam_lab.model.losses import next_token_loss, router_losses, weigh
 from bam_lab.model.transformer import Transformer
 from bam_lab.train.optim import Training, adamw
@@ -35,7 +36,7 @@ class TrainedModule(lightning.LightningModule):
 
     def training_step(self, batch: Tensor, batch_idx: int) -> dict[str, Any]:
         """Return the whole loss, and its parts apart, where `loss` is the nats a token alone."""
-        output = self.model(batch[:, :-1])
+        output = self.model(batch[:, :-1], self._draw())
         nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
         extra = router_losses(output, self.model.method)
         parts = {"loss": nll} | extra
@@ -43,6 +44,12 @@ class TrainedModule(lightning.LightningModule):
             "loss": nll + weigh(extra, self.model.method),
             "metrics": {name: part.detach() for name, part in parts.items()},
         }
+
+    def _draw(self) -> Draw:
+        """Return this step's noise: a function of the step alone, so that resuming is exact."""
+        step = self.first_step + self.global_step
+        generator = torch.Generator(self.device)
+        return Draw(step, generator.manual_seed(self.training_settings.noise_seed + step))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return a fresh AdamW."""

@@ -19,6 +19,7 @@ class Training:
     Attributes:
         steps: optimizer steps of the whole phase; the schedule ends at the last.
         grad_clip: largest norm of the gradient over all parameters.
+        noise_seed: of the noise that a router may draw; step i takes `noise_seed + i`.
     """
 
     steps: int = 1000
@@ -29,6 +30,7 @@ class Training:
     beta2: float = 0.95
     weight_decay: float = 0.1
     grad_clip: float = 1.0
+    noise_seed: int = 0
 
     def lr(self, step: int) -> float:
         """Return the learning rate of one step."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import MethodSpec, num_experts_of
+from bam_lab.spec.experts import num_experts_of
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.upcycle.origins import Origin, Shape, check_coverage, origins
 

@@ -14,16 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bam_lab.spec.methods import (
-    BAMMethod,
-    DenseMethod,
-    MethodSpec,
-    SparseUpcyclingMethod,
-    copies_seed,
-    num_experts_of,
-    num_sources,
-    routed_layers,
-)
+from bam_lab.spec.experts import copies_seed, num_experts_of, num_sources, routed_layers
+from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]

@@ -28,16 +28,9 @@ from torch import Tensor
 from bam_lab.model.losses import next_token_loss, token_nats
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import (
-    BAMMethod,
-    DenseMethod,
-    LoryMethod,
-    MethodSpec,
-    RouterSpec,
-    SoftRouter,
-    TopKRouter,
-    num_sources,
-)
+from bam_lab.spec.experts import num_sources
+from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
+from bam_lab.spec.routers import RouterSpec, SoftRouter, TopKRouter
 from bam_lab.upcycle.origins import EXPERT_OPS, Origin, origins
 
 TOLERANCE = 1e-4

@@ -5,11 +5,10 @@ from bam_lab.spec.methods import (
     BTXMethod,
     DenseMethod,
     LoryMethod,
-    SoftRouter,
     SparseUpcyclingMethod,
-    TopKRouter,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import SoftRouter, TopKRouter
 
 SOFT = SoftRouter(score="softmax", select="all")
 TOP_1 = TopKRouter(score="softmax", select="top_k", top_k=1, renormalize=False)

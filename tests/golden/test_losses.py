@@ -14,7 +14,7 @@ import torch
 from bam_lab.methods import Dense, module_of
 from bam_lab.methods.base import mix
 from bam_lab.record import metrics
-from bam_lab.spec.methods import num_sources
+from bam_lab.spec.experts import num_sources
 from bam_lab.train.fit import fit
 from bam_lab.train.optim import Training
 from tests.conftest import FIXTURES

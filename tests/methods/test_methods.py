@@ -6,7 +6,7 @@ import torch
 from bam_lab.errors import SpecError
 from bam_lab.methods import BAM, BTX, Dense, Lory, SparseUpcycling, module_of
 from bam_lab.model.losses import next_token_loss
-from bam_lab.spec.methods import BalanceLoss
+from bam_lab.spec.routers import BalanceLoss
 from bam_lab.train.optim import DEFAULTS, Training, adamw
 from tests.model.cases import EXPERTS, shape, text, top_k
 

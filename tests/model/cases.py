@@ -4,20 +4,20 @@ import itertools
 
 import torch
 
+from bam_lab.model.context import Context
+from bam_lab.model.layers import rope_tables
 from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.spec.experts import copies_seed
 from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
     MethodSpec,
-    RouterSpec,
-    SoftRouter,
     SparseUpcyclingMethod,
-    TopKRouter,
-    copies_seed,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import RouterSpec, SoftRouter, TopKRouter
 
 EXPERTS = 4
 DENSE = DenseMethod(method="dense")
@@ -118,3 +118,8 @@ def model_of(method: MethodSpec, block: str = "parallel", seed: int = 0, **chang
 
 def text(rows: int = 3, length: int = 100, seed: int = 1) -> torch.Tensor:
     return torch.randint(61, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def context_of(length: int, head_dim: int = 8) -> Context:
+    """Return what a module of `shape()` needs beside its input, by the inference rule."""
+    return Context(rope_tables(length, head_dim, 10000.0), torch.zeros(1, length, dtype=torch.long))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from bam_lab.model.attention import AttentionExperts
 from bam_lab.model.attention_reference import attention_experts_reference, attention_reference
 from bam_lab.model.causal_attention import causal_attention
-from tests.model.cases import DENSE, EXPERTS, ROUTERS, model_of, shape
+from tests.model.cases import DENSE, EXPERTS, ROUTERS, context_of, model_of, shape
 
 
 def filled(module, seed=0):
@@ -20,8 +20,7 @@ def filled(module, seed=0):
 
 
 def rope_of(length):
-    model = model_of(DENSE)
-    return model.rope_cos[:length], model.rope_sin[:length]
+    return context_of(length).rope
 
 
 def gradients(y, weights, *inputs):
@@ -38,7 +37,7 @@ def test_attention_experts_equal_the_loop(router, kv, kv_heads):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(2, 130, 16, generator=generator).requires_grad_()
     weights = torch.randn(2, 130, 16, generator=generator)
-    y, routing = module(x, x, rope_of(130))
+    y, routing = module(x, x, context_of(130))
     wanted = attention_experts_reference(module, x, routing.gates, rope_of(130))
     torch.testing.assert_close(y, wanted)
     inputs = (x, *module.parameters())
@@ -57,7 +56,7 @@ def test_dense_attention_equals_the_explicit_softmax(kv_heads):
     model = model_of(DENSE, num_kv_heads=kv_heads)
     module = model.layers[0].attention
     x = torch.randn(2, 70, 16, generator=torch.Generator().manual_seed(1))
-    y, _ = module(x, x, rope_of(70))
+    y, _ = module(x, x, context_of(70))
     weights = (module.query, module.key, module.value, module.output)
     torch.testing.assert_close(y, attention_reference(x, *weights, rope_of(70), module.spec))
 
@@ -99,4 +98,4 @@ def test_shared_keys_equal_own_keys_of_equal_weight(router):
         state[name] = state[name].expand(EXPERTS, -1, -1)
     own.load_state_dict(state)
     x = torch.randn(2, 70, 16, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(own(x, x, rope_of(70))[0], shared(x, x, rope_of(70))[0])
+    torch.testing.assert_close(own(x, x, context_of(70))[0], shared(x, x, context_of(70))[0])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bam_lab.model.ffn import FFNExperts, ffn_experts_reference
-from tests.model.cases import EXPERTS, ROUTERS, shape, top_k
+from tests.model.cases import EXPERTS, ROUTERS, context_of, shape, top_k
 
 
 @pytest.mark.parametrize("name", ROUTERS)
@@ -15,7 +15,7 @@ def test_grouped_equals_masked(name):
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)
     x = torch.randn(2, 50, 16, generator=generator).requires_grad_()
     weights = torch.randn(2, 50, 16, generator=generator)
-    y, routing = module(x, x)
+    y, routing = module(x, x, context_of(x.shape[1]))
     wanted = ffn_experts_reference(module, x, routing.gates)
     torch.testing.assert_close(y, wanted)
     inputs = (x, *module.parameters())
@@ -31,7 +31,7 @@ def test_an_expert_without_tokens_gets_no_gradient():
     with torch.no_grad():
         module.router[:] = -torch.arange(EXPERTS)[:, None]
     x = torch.rand(1, 5, 16)
-    y, routing = module(x, x)
+    y, routing = module(x, x, context_of(x.shape[1]))
     assert (routing.chosen == 0).all()
     y.sum().backward()
     assert module.gate.grad[0].norm() > 0

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bam_lab.model.lory import MergedFFN, merged_ffn_reference
-from tests.model.cases import EXPERTS, SEGMENT, lory, shape
+from tests.model.cases import EXPERTS, SEGMENT, context_of, lory, shape
 
 
 def random_ffn(first_segment):
@@ -25,7 +25,7 @@ def rows(length, seed=1):
 def test_batched_segments_equal_the_loop(first_segment, length):
     """Whole segments, a shorter last one, one alone, and less than one."""
     module, x = random_ffn(first_segment), rows(length)
-    y, _ = module(x, x)
+    y, _ = module(x, x, context_of(x.shape[1]))
     wanted = merged_ffn_reference(module, x)
     torch.testing.assert_close(y, wanted)
     weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(2))
@@ -40,7 +40,7 @@ def test_batched_segments_equal_the_loop(first_segment, length):
 @pytest.mark.parametrize("first_segment", ["own_mean", "uniform"])
 def test_a_segment_is_routed_by_the_mean_of_the_one_before(first_segment):
     module, x = random_ffn(first_segment), rows(4 * SEGMENT)
-    gates = module(x, x)[1].gates
+    gates = module(x, x, context_of(x.shape[1]))[1].gates
     means = x.unflatten(1, (4, SEGMENT)).mean(2)
     own = (means @ module.router.T).softmax(-1)
     torch.testing.assert_close(gates[:, 1:], own[:, :-1])
@@ -51,7 +51,7 @@ def test_a_segment_is_routed_by_the_mean_of_the_one_before(first_segment):
 @pytest.mark.parametrize("first_segment", ["own_mean", "uniform"])
 def test_the_first_segments_loss_teaches_the_router_nothing(first_segment):
     module, x = random_ffn(first_segment), rows(3 * SEGMENT)
-    module(x, x)[0][:, :SEGMENT].square().sum().backward()
+    module(x, x, context_of(x.shape[1]))[0][:, :SEGMENT].square().sum().backward()
     assert module.router.grad.norm() == 0
     assert module.gate.grad.norm() > 0
 
@@ -59,7 +59,7 @@ def test_the_first_segments_loss_teaches_the_router_nothing(first_segment):
 def test_gates_sum_to_one_in_float32_under_autocast():
     module, x = random_ffn("own_mean"), rows(3 * SEGMENT)
     with torch.autocast("cpu", torch.bfloat16):
-        y, routing = module(x.bfloat16(), x)
+        y, routing = module(x.bfloat16(), x, context_of(x.shape[1]))
     assert y.dtype == torch.bfloat16
     sums = routing.gates.sum(-1)
     torch.testing.assert_close(sums, torch.ones_like(sums))

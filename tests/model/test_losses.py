@@ -10,7 +10,7 @@ from bam_lab.model.losses import (
     token_nats,
     weigh,
 )
-from bam_lab.spec.methods import BalanceLoss
+from bam_lab.spec.routers import BalanceLoss
 from tests.model.cases import DENSE, SOFT, bam, btx, model_of, sparse_upcycling, text, top_k
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from bam_lab.record.fingerprint import canonical, fingerprint
 from bam_lab.spec.base import Spec
-from bam_lab.spec.methods import BTXMethod, TopKRouter
+from bam_lab.spec.methods import BTXMethod
+from bam_lab.spec.routers import TopKRouter
 
 
 class Old(Spec):

@@ -6,13 +6,8 @@ import pytest
 
 from bam_lab.errors import SpecError
 from bam_lab.spec.load import find_ablation, list_ablations, load_ablation
-from bam_lab.spec.methods import (
-    BAMMethod,
-    BTXMethod,
-    LoryMethod,
-    SparseUpcyclingMethod,
-    TopKRouter,
-)
+from bam_lab.spec.methods import BAMMethod, BTXMethod, LoryMethod, SparseUpcyclingMethod
+from bam_lab.spec.routers import TopKRouter
 
 
 def problems(reference: str, *overrides: str) -> str:

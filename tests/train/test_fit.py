@@ -165,9 +165,9 @@ def test_lost_loss_stops_with_step_rate_and_checkpoint(tmp_path):
         forward = made.model.forward
         seen = []
 
-        def poisoned(tokens):
+        def poisoned(tokens, draw):
             seen.append(1)
-            output = forward(tokens)
+            output = forward(tokens, draw)
             if len(seen) == at_step:
                 return output._replace(hidden=output.hidden * math.nan)
             return output

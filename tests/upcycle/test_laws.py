@@ -10,7 +10,8 @@ import torch
 
 from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import BAMMethod, num_experts_of, num_sources
+from bam_lab.spec.experts import num_experts_of, num_sources
+from bam_lab.spec.methods import BAMMethod
 from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
 from bam_lab.upcycle.origins import (
     EXPERT_OPS,
@@ -30,6 +31,7 @@ from tests.model.cases import (
     OF_EXPERTS,
     bam,
     btx,
+    context_of,
     keeps_scale,
     lory,
     model_of,
@@ -79,13 +81,13 @@ def test_copies_under_unrenormalised_top_k_are_scaled(block, k):
     mixture = mix(bam("shared", top_k(k), top_k(k)), [seed_model] * EXPERTS)
     layer, dense = mixture.layers[0], seed_model.layers[0]
     x = torch.randn(2, 100, 16, generator=generator(1))
-    rope = seed_model.rope_cos[:100], seed_model.rope_sin[:100]
+    context = context_of(100)
     for mixed, (routing, alone) in (
         (
-            layer.attention(x, x, rope),
-            (layer.attention(x, x, rope)[1], dense.attention(x, x, rope)),
+            layer.attention(x, x, context),
+            (layer.attention(x, x, context)[1], dense.attention(x, x, context)),
         ),
-        (layer.ffn(x, x), (layer.ffn(x, x)[1], dense.ffn(x, x))),
+        (layer.ffn(x, x, context), (layer.ffn(x, x, context)[1], dense.ffn(x, x, context))),
     ):
         scale = routing.gates.sum(-1, keepdim=True)
         assert (scale < 1).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bam_lab.model.checkpoint import build
-from bam_lab.spec.methods import copies_seed, num_sources
+from bam_lab.spec.experts import copies_seed, num_sources
 from bam_lab.upcycle import receipt as receipts
 from bam_lab.upcycle.execute import upcycle
 from bam_lab.upcycle.receipt import predicted_gate_sum, receipt
@@ -95,7 +95,7 @@ def test_a_model_that_looks_ahead_fails(monkeypatch):
     """Reverse time inside: the receipt must say that causality is broken."""
     model = mixture_of(bam("shared", SOFT), [model_of(DENSE, seed=i) for i in range(EXPERTS)])
     forward = model.layers[0].ffn.forward
-    ahead = lambda x, normed: forward(x.roll(-1, 1), normed)  # noqa: E731
+    ahead = lambda x, normed, context: forward(x.roll(-1, 1), normed, context)  # noqa: E731
     monkeypatch.setattr(model.layers[0].ffn, "forward", ahead)
     facts = receipt(model, {}, {"law": text()})
     assert not facts["causality"]["holds"]
@@ -113,7 +113,7 @@ def test_lorys_own_mean_is_found_to_look_ahead_and_uniform_is_not(copies):
 def test_a_model_that_reads_its_neighbours_fails(monkeypatch):
     model = mixture_of(btx(top_k(1)), [model_of(DENSE, seed=i) for i in range(EXPERTS)])
     forward = model.layers[0].ffn.forward
-    across = lambda x, normed: forward(x + x.mean(0), normed)  # noqa: E731
+    across = lambda x, normed, context: forward(x + x.mean(0), normed, context)  # noqa: E731
     monkeypatch.setattr(model.layers[0].ffn, "forward", across)
     facts = receipt(model, {}, {"law": text()})
     assert not facts["batch_invariance"]["holds"]

@@ -1,0 +1,82 @@
+"""Mixtures whose FFN router sends tokens to experts: BTX, BAM, Sparse Upcycling.
+
+The defaults are the papers' (section named beside each); a value that a paper leaves open is in
+the assumption register (`report/assumptions.py`).
+"""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, Spec
+from bam_lab.spec.routers import BalanceLoss, RouterSpec
+
+
+class _MixtureMethod(Spec):
+    """Hold what every mixture of dense experts has.
+
+    Attributes:
+        experts: names of the dense models that become experts, in router-column order; `seed_model`
+            is the seed model. A name may stand more than once: each time it is one more copy. Empty
+            means the recipe's own list.
+        router_init_std: standard deviation of the routers' normal initialisation.
+    """
+
+    ffn_router: RouterSpec
+    experts: tuple[str, ...] = ()
+    z_loss: NonNegativeFloat = 0.0
+    router_init_std: PositiveFloat = 0.02
+
+
+def _layer_choice(value: str) -> str:
+    if not re.fullmatch(r"all|every_other|last_[1-9][0-9]*", value):
+        raise ValueError("all, every_other or last_<n>, such as last_6")
+    return value
+
+
+LayerChoice = Annotated[str, AfterValidator(_layer_choice)]
+NumExperts = Annotated[int, Field(ge=2)]
+
+
+class BTXMethod(_MixtureMethod):
+    """Mix FFN experts; merge everything else by the mean (arXiv:2403.07816 §3)."""
+
+    method: Literal["btx"]
+    balance_loss: BalanceLoss | None = BalanceLoss(form="gates", weight=0.01)
+
+
+class BAMMethod(_MixtureMethod):
+    """Mix FFN and attention experts; merge everything else by the mean (arXiv:2408.08274 §4).
+
+    Attributes:
+        kv: `per_expert` (KV experts: own W_k, W_v) or `shared` (KV sharing: one averaged pair).
+        attention_balance_loss: the attention router's own balance loss; None in the paper.
+    """
+
+    method: Literal["bam"]
+    kv: Literal["per_expert", "shared"]
+    attention_router: RouterSpec
+    balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
+    attention_balance_loss: BalanceLoss | None = None
+    z_loss: NonNegativeFloat = 0.001
+
+
+class SparseUpcyclingMethod(Spec):
+    """Copy the seed model's FFN into every expert of some layers (arXiv:2212.05055 §4).
+
+    Attributes:
+        layers: which layers become mixtures, the others stay dense: `all`; `every_other`, from the
+            second on (the paper's for language); `last_<n>` (its choice for vision, App. B.4).
+        copy_noise_std: standard deviation of normal noise on each copy; 0 makes them identical.
+        router_init_std: standard deviation of the routers' normal initialisation.
+    """
+
+    method: Literal["sparse_upcycling"]
+    num_experts: NumExperts
+    layers: LayerChoice
+    ffn_router: RouterSpec
+    copy_noise_std: NonNegativeFloat = 0.0
+    balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
+    z_loss: NonNegativeFloat = 0.0
+    router_init_std: PositiveFloat = 0.02
