@@ -1,15 +1,19 @@
-"""What a forward pass carries past the residual stream, and whether it is a training pass.
+"""What a forward pass carries past the residual stream: a training pass's noise, a cache.
 
-Shapes: B batch, T tokens.
+Shapes: B batch, T tokens, L tokens that a cache has room for, K key-value heads, C head_dim.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from bam_lab.model.layers import Rope
+
+RoutingRule = Literal["prompt", "segment"]
+"""How methods that route segments decide while generating: once from the prompt, or again."""
 
 
 class Draw(NamedTuple):
@@ -24,6 +28,42 @@ class Draw(NamedTuple):
     generator: torch.Generator
 
 
+@dataclass
+class LayerCache:
+    """Hold what one layer keeps of earlier tokens; the caller owns it, the layer fills it.
+
+    Attributes:
+        keys: rotated keys; places that no token has reached hold anything.
+        values: their values.
+        ffn: what an FFN that routes segments keeps (`lory.py`); None for all others.
+    """
+
+    keys: Float[Tensor, "B K L C"]
+    values: Float[Tensor, "B K L C"]
+    ffn: Any = None
+
+
+class Cached(NamedTuple):
+    """Mark a pass of generation, and carry one layer's cache.
+
+    Rows stand with their first real token at place 0, whatever the padding of the prompts was, so
+    positions and segments count from it; causality makes the filling behind a shorter prompt
+    harmless, and later tokens overwrite what it left in the cache.
+
+    Attributes:
+        layer: the layer's cache: to be filled by a pass over the prompts, else read and extended.
+        prompt: whether this pass reads the prompts; else one further token of each row.
+        lengths: real tokens of each row: those of its prompt, of the T that a prompt pass reads;
+            or those before the one token that this pass adds, which is its place.
+        rule: how methods that route segments decide.
+    """
+
+    layer: LayerCache
+    prompt: bool
+    lengths: Int[Tensor, " B"]
+    rule: RoutingRule
+
+
 class Context(NamedTuple):
     """Hold what a layer may need beside its input.
 
@@ -31,8 +71,10 @@ class Context(NamedTuple):
         rope: cosines and sines of the tokens' positions.
         tokens: the tokens themselves, for routers that hash them.
         draw: None under the inference rule.
+        cached: None but in generation.
     """
 
     rope: Rope
     tokens: Int[Tensor, "B T"]
     draw: Draw | None = None
+    cached: Cached | None = None
