@@ -42,8 +42,9 @@ def count(model: ModelSpec, method: MethodSpec, num_experts: int) -> ParamCount:
 
 
 def embedding_params(model: ModelSpec) -> int:
-    """Count the input embedding."""
-    return model.vocab_size * model.dim
+    """Count the input embedding, with that of the positions where these are learned."""
+    positions = model.max_seq_len if model.positions == "learned" else 0
+    return (model.vocab_size + positions) * model.dim
 
 
 def head_params(model: ModelSpec) -> int:
@@ -62,8 +63,8 @@ def key_params(model: ModelSpec) -> int:
 
 
 def ffn_params(model: ModelSpec) -> int:
-    """Count one SwiGLU: gate, up and down projections."""
-    return 3 * model.dim * model.ffn_dim
+    """Count one FFN: up and down projections, and SwiGLU's gate."""
+    return (3 if model.activation == "swiglu" else 2) * model.dim * model.ffn_dim
 
 
 def _norm_params(model: ModelSpec) -> int:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from bam_lab.model.attention import Attention, AttentionExperts
 from bam_lab.model.context import Context
-from bam_lab.model.ffn import FFN, FFNExperts
-from bam_lab.model.layers import rms_norm, to_compute
+from bam_lab.model.ffn import FFN, GELUFFN, FFNExperts
+from bam_lab.model.layers import norm, to_compute
 from bam_lab.model.lory import MergedFFN
 from bam_lab.model.router import Routing
 from bam_lab.spec.experts import routed_layers
@@ -34,12 +34,12 @@ class Block(nn.Module):
     """Hold one layer: its norms, attention and FFN, dense or experts as the method says."""
 
     attention: Attention | AttentionExperts
-    ffn: FFN | FFNExperts | MergedFFN
+    ffn: FFN | GELUFFN | FFNExperts | MergedFFN
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int, index: int):
         """Build layer `index` as `method` asks for it."""
         super().__init__()
-        self.parallel, self.eps = spec.block == "parallel", spec.norm_eps
+        self.spec, self.parallel = spec, spec.block == "parallel"
         if self.parallel:
             self.norm = nn.Parameter(torch.empty(spec.dim))
         else:
@@ -51,7 +51,7 @@ class Block(nn.Module):
             self.attention = Attention(spec)
         routed = index in routed_layers(method, spec.num_layers)
         if isinstance(method, DenseMethod) or not routed:
-            self.ffn = FFN(spec)
+            self.ffn = GELUFFN(spec) if spec.activation == "gelu" else FFN(spec)
         elif isinstance(method, LoryMethod):
             self.ffn = MergedFFN(spec, method, num_experts)
         else:
@@ -62,14 +62,14 @@ class Block(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], LayerRouting]:
         """Add this layer's contribution to the residual stream `x`."""
         if self.parallel:
-            normed = rms_norm(x, self.norm, self.eps)
+            normed = norm(x, self.norm, self.spec)
             compute = to_compute(normed)
             attended, attention = self.attention(compute, normed, context)
             fed, ffn = self.ffn(compute, normed, context)
             return x + attended + fed, LayerRouting(attention, ffn)
-        normed = rms_norm(x, self.attention_norm, self.eps)
+        normed = norm(x, self.attention_norm, self.spec)
         attended, attention = self.attention(to_compute(normed), normed, context)
         x = x + attended
-        normed = rms_norm(x, self.ffn_norm, self.eps)
+        normed = norm(x, self.ffn_norm, self.spec)
         fed, ffn = self.ffn(to_compute(normed), normed, context)
         return x + fed, LayerRouting(attention, ffn)

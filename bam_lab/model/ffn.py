@@ -1,4 +1,4 @@
-"""Feed-forward layers: dense SwiGLU, and FFN experts under soft and top-k routing.
+"""Feed-forward layers: dense SwiGLU or GELU, and FFN experts under soft and top-k routing.
 
 Matrix products executed for N tokens: gate and up 2*F x D and down D x F (SwiGLU) once a token
 when dense, `top_k` times under top-k (no padding, no capacity limit), E times under soft routing;
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group
-from bam_lab.model.layers import project, swiglu, to_compute
+from bam_lab.model.layers import gelu_ffn, project, swiglu, to_compute
 from bam_lab.model.router import Routing, check_router, route
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import RouterSpec, SoftRouter
@@ -35,6 +35,22 @@ class FFN(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], None]:
         """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
         return swiglu(x, self.gate, self.up, self.down), None
+
+
+class GELUFFN(nn.Module):
+    """Hold one FFN without a gate."""
+
+    def __init__(self, spec: ModelSpec):
+        """Allocate the weights, uninitialised."""
+        super().__init__()
+        self.up = nn.Parameter(torch.empty(spec.ffn_dim, spec.dim))
+        self.down = nn.Parameter(torch.empty(spec.dim, spec.ffn_dim))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
+    ) -> tuple[Float[Tensor, "B T D"], None]:
+        """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
+        return gelu_ffn(x, self.up, self.down), None
 
 
 class FFNExperts(nn.Module):

@@ -1,4 +1,4 @@
-"""The small parts every block shares: RMSNorm, rotary positions, SwiGLU, casting.
+"""The small parts every block shares: norms, rotary positions, SwiGLU and GELU, casting.
 
 What is unusual: no biases anywhere; weights are bare parameters in `nn.Linear` order (out, in),
 with a leading expert axis where they are stacked, so that a mixture's tensor is a stack of dense
@@ -8,14 +8,30 @@ two halves of a head, not neighbouring pairs), in one pass forward and one backw
 Shapes: B batch, T tokens, D dim, N heads, C head_dim, F ffn_dim.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-Rope = tuple[Float[Tensor, "T C"], Float[Tensor, "T C"]]
+from bam_lab.spec.model import ModelSpec
+
+Rope = tuple[Float[Tensor, "T C"], Float[Tensor, "T C"]] | None
+"""Cosines and signed sines; None where positions are learned and nothing is rotated."""
+
+
+def norm(
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, " D"], spec: ModelSpec
+) -> Float[Tensor, "B T D"]:
+    """Norm the residual stream as the model's shape says, in float32."""
+    match spec.norm:
+        case "rms":
+            return rms_norm(x, weight, spec.norm_eps)
+        case "layer":
+            return F.layer_norm(x.float(), weight.shape, weight, None, spec.norm_eps)
+        case _:
+            assert_never(spec.norm)
 
 
 def rms_norm(
@@ -33,7 +49,9 @@ def to_compute(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return x
 
 
-def rope_tables(seq_len: int, head_dim: int, theta: float) -> Rope:
+def rope_tables(
+    seq_len: int, head_dim: int, theta: float
+) -> tuple[Float[Tensor, "T C"], Float[Tensor, "T C"]]:
     """Return cosines and signed sines for `rotate`, in float32."""
     half = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
     angles = torch.outer(torch.arange(seq_len, dtype=torch.float32), theta**-half)
@@ -57,7 +75,9 @@ class _Rotate(torch.autograd.Function):
 
 
 def rotate(x: Float[Tensor, "B T N C"], rope: Rope) -> Float[Tensor, "B T N C"]:
-    """Turn each head by its position's angles."""
+    """Turn each head by its position's angles; without them, leave it as it is."""
+    if rope is None:
+        return x
     cos, sin = (table.to(x.dtype).unsqueeze(1) for table in rope)  # T 1 C
     rotated: Tensor = _Rotate.apply(x, cos, sin)  # type: ignore[no-untyped-call]
     return rotated
@@ -78,3 +98,10 @@ def swiglu(
     """Compute W_down (silu(W_gate x) * W_up x), gate and up in one matrix product."""
     gated, upped = F.linear(x, torch.cat((gate, up))).chunk(2, -1)
     return F.linear(F.silu(gated) * upped, down)
+
+
+def gelu_ffn(
+    x: Float[Tensor, "*N D"], up: Float[Tensor, "F D"], down: Float[Tensor, "D F"]
+) -> Float[Tensor, "*N D"]:
+    """Compute W_down gelu(W_up x), by GELU's tanh form (arXiv:1606.08415 §2)."""
+    return F.linear(F.gelu(F.linear(x, up), approximate="tanh"), down)

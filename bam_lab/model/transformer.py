@@ -1,9 +1,9 @@
 """The transformer, dense or a mixture: one class, told by its method what a block holds.
 
 Parameters, by name (E experts stacked in front where the method has them, in router-column order):
-`embedding`, `lm_head` (absent when tied), `final_norm`, and for each layer `layers.<i>.`:
-`norm` (parallel) or `attention_norm`, `ffn_norm` (serial); `attention.{query,key,value,output}`;
-`ffn.{gate,up,down}`; `attention.router`, `ffn.router` (neither stacked nor routed in a layer that
+`embedding`, `position` (learned positions only), `lm_head` (absent when tied), `final_norm`, and
+for each layer `layers.<i>.`: `norm` (parallel) or `attention_norm`, `ffn_norm` (serial);
+`attention.{query,key,value,output}`; `ffn.{gate,up,down}` (no gate with GELU); `attention.router`, `ffn.router` (neither stacked nor routed in a layer that
 stays dense). Construction leaves them uninitialised (and costs nothing on the meta device);
 `initialise` fills them.
 
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
 from bam_lab.model.context import Context, Draw
-from bam_lab.model.layers import rms_norm, rope_tables, to_compute
+from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
 from bam_lab.spec.experts import misfits, num_experts_of
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -57,15 +57,18 @@ class Transformer(nn.Module):
             raise SpecError(problems)
         self.spec, self.method, self.num_experts = spec, method, num_experts
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
+        if spec.positions == "learned":
+            self.position = nn.Parameter(torch.empty(spec.max_seq_len, spec.dim))
+        else:
+            cos, sin = rope_tables(spec.max_seq_len, spec.head_dim, spec.rope_theta)
+            self.register_buffer("rope_cos", cos, persistent=False)
+            self.register_buffer("rope_sin", sin, persistent=False)
         self.layers = nn.ModuleList(
             Block(spec, method, num_experts, index) for index in range(spec.num_layers)
         )
         self.final_norm = nn.Parameter(torch.empty(spec.dim))
         if not spec.tie_embeddings:
             self.lm_head = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
-        cos, sin = rope_tables(spec.max_seq_len, spec.head_dim, spec.rope_theta)
-        self.register_buffer("rope_cos", cos, persistent=False)
-        self.register_buffer("rope_sin", sin, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "B T"], draw: Draw | None = None) -> Output:
         """Run all layers over `tokens`, at most `max_seq_len` of them a row.
@@ -74,14 +77,18 @@ class Transformer(nn.Module):
         """
         t = tokens.shape[1]
         assert t <= self.spec.max_seq_len, f"{t} tokens exceed {self.spec.max_seq_len}"
-        rope = to_compute(self.rope_cos[:t]), to_compute(self.rope_sin[:t])
-        context = Context(rope, tokens, draw)
+        rope: Rope = None
         x = F.embedding(tokens, self.embedding)  # B T D
+        if self.spec.positions == "learned":
+            x = x + self.position[:t]
+        else:
+            rope = to_compute(self.rope_cos[:t]), to_compute(self.rope_sin[:t])
+        context = Context(rope, tokens, draw)
         routings = []
         for layer in self.layers:
             x, routing = layer(x, context)
             routings.append(routing)
-        return Output(rms_norm(x, self.final_norm, self.spec.norm_eps), tuple(routings))
+        return Output(norm(x, self.final_norm, self.spec), tuple(routings))
 
     @property
     def lm_head_weight(self) -> Float[Tensor, "V D"]:

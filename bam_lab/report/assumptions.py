@@ -187,7 +187,7 @@ _ENTRIES = (
     ),
     _Entry(
         "Norm",
-        lambda e: f"RMSNorm, epsilon {e.model['norm_eps']:g}",
+        lambda e: f"{_norm(e)}, epsilon {e.model['norm_eps']:g}",
         "ours",
         "BAM: called layernorm; one vector of d parameters a block, no bias",
     ),
@@ -212,7 +212,7 @@ _ENTRIES = (
     ),
     _Entry(
         "RoPE base",
-        lambda e: f"{e.model['rope_theta']:g}",
+        lambda e: "none, learned positions" if _learned(e) else f"{e.model['rope_theta']:g}",
         "ours",
         "BAM: rotary positions, base not stated",
         "the usual one",
@@ -375,3 +375,12 @@ def _mix(evidence: Evidence, phase: str) -> str:
     """Return a phase's data mix in the order of the report's columns."""
     mix: dict[str, float] = evidence.recipe[phase]["mix"]
     return ", ".join(f"{name} {mix[name]:.0%}" for name in evidence.domains if name in mix)
+
+
+def _norm(evidence: Evidence) -> str:
+    # Results from before the field existed lack it.
+    return "LayerNorm without bias" if evidence.model.get("norm") == "layer" else "RMSNorm"
+
+
+def _learned(evidence: Evidence) -> bool:
+    return evidence.model.get("positions") == "learned"

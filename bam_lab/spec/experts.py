@@ -83,6 +83,12 @@ def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
 
 def misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
     """Yield each setting that the model's shape rules out, and what must hold."""
+    if model.activation == "gelu" and is_mixture(method):
+        yield (
+            "method",
+            f"must be dense where the model's activation is gelu, got {method.method}: experts "
+            "are SwiGLUs. Take a model with activation: swiglu.",
+        )
     if isinstance(method, SparseUpcyclingMethod) and method.layers != "all":
         routed = routed_layers(method, model.num_layers)
         if not routed or min(routed) <= 0:

@@ -13,12 +13,18 @@ class ModelSpec(Spec):
     Attributes:
         vocab_size: tokens in the vocabulary, special tokens included.
         dim: width of the residual stream.
-        ffn_dim: hidden width of SwiGLU (BAM's "FFN dimension" counts gate and up together).
+        ffn_dim: hidden width of the FFN (BAM's "FFN dimension" counts gate and up together).
         num_kv_heads: key and value heads; equal to `num_heads` for full multi-head attention.
         max_seq_len: tokens of a training sequence, and of a held-out window.
         block: `parallel` (arXiv:2204.02311: attention and FFN read the same normed input) or
             `serial` (Llama: one after the other, two norms).
         tie_embeddings: whether the LM head is the input embedding.
+        positions: `rope` (arXiv:2104.09864, all of a head's dimensions) or `learned`: a vector for
+            each of the `max_seq_len` places, added to the embedding.
+        rope_theta: base of the rotary angles; nothing where positions are learned.
+        norm: `rms`, or `layer` (less the mean, a weight and no bias, as Cohere's).
+        activation: `swiglu` (gate, up and down), or `gelu` (tanh form, up and down only, as
+            GPT-J's), which dense models alone can have.
     """
 
     schema_version: SchemaVersion = Field(alias="schema")
@@ -32,6 +38,9 @@ class ModelSpec(Spec):
     max_seq_len: PositiveInt
     block: Literal["parallel", "serial"]
     tie_embeddings: bool
+    positions: Literal["rope", "learned"] = "rope"
     rope_theta: PositiveFloat = 10000.0
+    norm: Literal["rms", "layer"] = "rms"
     norm_eps: PositiveFloat = 1e-5
+    activation: Literal["swiglu", "gelu"] = "swiglu"
     init_std: PositiveFloat = 0.02

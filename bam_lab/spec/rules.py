@@ -33,7 +33,13 @@ def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
             ("num_kv_heads",),
             f"must divide num_heads, got {model.num_kv_heads} and {model.num_heads}.",
         )
-    if model.head_dim % 2:
+    if model.positions == "learned" and "rope_theta" in document.data:
+        yield document.problem(
+            ("rope_theta",),
+            f"must not be given with `positions: learned`, got {model.rope_theta:g}: it has no "
+            "effect. Remove it.",
+        )
+    if model.positions == "rope" and model.head_dim % 2:
         yield document.problem(
             ("head_dim",), f"must be even for rotary positions, got {model.head_dim}."
         )

@@ -62,7 +62,11 @@ def dense_shapes(spec: ModelSpec) -> dict[str, Shape]:
         "ffn.up": (spec.ffn_dim, spec.dim),
         "ffn.down": (spec.dim, spec.ffn_dim),
     }
+    if spec.activation == "gelu":
+        del layer["ffn.gate"]
     shapes: dict[str, Shape] = {"embedding": (spec.vocab_size, spec.dim)}
+    if spec.positions == "learned":
+        shapes["position"] = (spec.max_seq_len, spec.dim)
     for i in range(spec.num_layers):
         shapes |= {f"layers.{i}.{name}": shape for name, shape in layer.items()}
     shapes["final_norm"] = (spec.dim,)

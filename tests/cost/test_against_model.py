@@ -16,7 +16,12 @@ from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LORY, SPARSE, 
 SHAPES = {
     path.stem: read(path, ModelSpec)
     for path in sorted((resources.folder("configs") / "model").glob("*.yaml"))
-} | {"serial": shape(block="serial", num_kv_heads=2), "tied": shape(tie_embeddings=True)}
+} | {
+    "serial": shape(block="serial", num_kv_heads=2),
+    "tied": shape(tie_embeddings=True),
+    "learned": shape(positions="learned"),
+    "layer-norm": shape(norm="layer"),
+}
 METHODS = {
     "dense": (DENSE, 1),
     "btx": (BTX, 4),
@@ -34,6 +39,13 @@ def test_total_is_the_models_number_of_parameters(model, method, experts):
     with torch.device("meta"):
         made = Transformer(model, method, experts)
     assert count(model, method, experts).total == sum(p.numel() for p in made.parameters())
+
+
+def test_ungated_ffn_has_two_projections():
+    model = shape(activation="gelu")
+    with torch.device("meta"):
+        made = Transformer(model, DENSE, 1)
+    assert count(model, DENSE, 1).total == sum(p.numel() for p in made.parameters())
 
 
 def test_constants_are_the_models():

@@ -26,6 +26,10 @@ TOLERANCE = 1e-4
 VARIANTS = {
     "dense-parallel": ("dense", "parallel"),
     "dense-serial": ("dense", "serial"),
+    "dense-learned": ("dense", "learned"),
+    "dense-gelu": ("dense", "gelu"),
+    "bam-shared-soft-layer-norm": ("bam-shared-soft", "layer-norm"),
+    "lory-uniform-learned": ("lory-uniform", "learned"),
     "btx-top-1": ("btx-top-1", "parallel"),
     "btx-top-2-renormalized-serial": ("btx-top-2-renormalized", "serial"),
     "bam-shared-soft": ("bam-shared-soft", "parallel"),

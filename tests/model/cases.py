@@ -74,7 +74,14 @@ def lory(first_segment, **settings):
 SEGMENT = 10
 METHODS |= {f"lory-{first}": lory(first) for first in ("own_mean", "uniform")}
 BLOCKS = ("parallel", "serial")
+SHAPES = {block: {"block": block} for block in BLOCKS} | {
+    "learned": {"block": "parallel", "positions": "learned"},
+    "layer-norm": {"block": "serial", "norm": "layer"},
+    "gelu": {"block": "parallel", "norm": "layer", "activation": "gelu"},  # GPT-J's
+}
 CASES = list(itertools.product(METHODS, BLOCKS))
+CASES += [(name, "learned") for name in ("btx-top-1", "bam-per_expert-top-2", "lory-uniform")]
+CASES += [("bam-shared-soft", "layer-norm")]
 OF_EXPERTS = [case for case in CASES if not copies_seed(METHODS[case[0]])]
 """The cases that are made of dense experts, which can differ."""
 OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
@@ -104,7 +111,7 @@ def shape(block: str = "parallel", **changes) -> ModelSpec:
         "tie_embeddings": False,
         "init_std": 0.2,  # large, so that a broken law moves the logits
     }
-    return ModelSpec(schema=1, block=block, **(sizes | changes))
+    return ModelSpec(schema=1, **(sizes | SHAPES[block] | changes))
 
 
 def model_of(method: MethodSpec, block: str = "parallel", seed: int = 0, **changes) -> Transformer:
