@@ -3,9 +3,9 @@
 Parameters, by name (E experts stacked in front where the method has them, in router-column order):
 `embedding`, `position` (learned positions only), `lm_head` (absent when tied), `final_norm`, and
 for each layer `layers.<i>.`: `norm` (parallel) or `attention_norm`, `ffn_norm` (serial);
-`attention.{query,key,value,output}`; `ffn.{gate,up,down}` (no gate with GELU); `attention.router`, `ffn.router` (neither stacked nor routed in a layer that
-stays dense). Construction leaves them uninitialised (and costs nothing on the meta device);
-`initialise` fills them.
+`attention.{query,key,value,output}`; `ffn.{gate,up,down}` (no gate with GELU); `attention.router`,
+`ffn.router` (neither stacked nor routed in a layer that stays dense). Construction leaves them
+uninitialised (and costs nothing on the meta device); `initialise` fills them.
 
 Shapes: B batch, T tokens, D dim, V vocab.
 """
@@ -21,7 +21,7 @@ from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
 from bam_lab.model.context import Context, Draw
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
-from bam_lab.spec.experts import misfits, num_experts_of
+from bam_lab.spec.experts import frozen_tensors, misfits, num_experts_of, num_sources
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -52,8 +52,8 @@ class Transformer(nn.Module):
             SpecError: the method's settings do not fit the shape.
         """
         super().__init__()
-        assert num_experts == num_experts_of(method, num_experts)
-        if problems := [f"method.{key} {text}" for key, text in misfits(method, spec)]:
+        assert num_experts == num_experts_of(method, num_sources(method, num_experts))
+        if problems := [f"method.{key} {text}" for key, text in misfits(method, spec, num_experts)]:
             raise SpecError(problems)
         self.spec, self.method, self.num_experts = spec, method, num_experts
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
@@ -69,6 +69,8 @@ class Transformer(nn.Module):
         self.final_norm = nn.Parameter(torch.empty(spec.dim))
         if not spec.tie_embeddings:
             self.lm_head = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
+        for name in frozen_tensors(method, spec.num_layers):
+            self.get_parameter(name).requires_grad_(False)
 
     def forward(self, tokens: Int[Tensor, "B T"], draw: Draw | None = None) -> Output:
         """Run all layers over `tokens`, at most `max_seq_len` of them a row.
