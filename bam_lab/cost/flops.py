@@ -22,7 +22,8 @@ from fractions import Fraction
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import ffn_params, key_params, query_params
 from bam_lab.cost.printed import printed_forward
-from bam_lab.spec.methods import BAMMethod, MethodSpec
+from bam_lab.spec.experts import shape_of
+from bam_lab.spec.methods import BAMMethod, BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 BLOCK = 64
@@ -46,6 +47,9 @@ class FlopCount:
 
 def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: int) -> FlopCount:
     """Count the FLOPs of one token of a sequence of `seq_len` tokens."""
+    if isinstance(method, BTMMethod):
+        return _ensemble(model, method, num_experts, seq_len)
+    model = shape_of(method, model)
     needed = layers_of(method, num_experts, model.num_layers)
     run = [_executed_experts(method, experts) for experts in needed]
     queries = model.num_heads * model.head_dim
@@ -61,6 +65,19 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
         executed_forward=round(run_products) + round(reads * forward),
         executed_training=round(3 * run_products) + round(reads * (forward + backward)),
         printed_forward=printed_forward(model, method, num_experts, seq_len),
+    )
+
+
+def _ensemble(model: ModelSpec, method: BTMMethod, num_experts: int, seq_len: int) -> FlopCount:
+    """Count dense models side by side, of whose LM heads `top_k` run; nothing is trained."""
+    one = per_token(model, DenseMethod(method="dense"), 1, seq_len)
+    saved = (num_experts - method.top_k) * 2 * model.dim * model.vocab_size
+    return FlopCount(
+        model_forward=num_experts * one.model_forward - saved,
+        model_training=0,
+        executed_forward=num_experts * one.executed_forward - saved,
+        executed_training=0,
+        printed_forward=num_experts * one.printed_forward,
     )
 
 

@@ -8,10 +8,13 @@ from typing import assert_never
 
 from bam_lab.spec.experts import routed_layers
 from bam_lab.spec.methods import (
+    AverageMethod,
     BAMMethod,
+    BTMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
+    LoryToSparseMethod,
     MethodSpec,
     SparseUpcyclingMethod,
 )
@@ -48,6 +51,8 @@ DENSE_LAYER = LayerExperts(ffn=1, ffn_active=1, query=1, query_active=1, key=1, 
 
 def layers_of(method: MethodSpec, num_experts: int, num_layers: int) -> tuple[LayerExperts, ...]:
     """Return the counts of every layer; a layer that stays dense has those of a dense model."""
+    if isinstance(method, BTMMethod):  # whole models side by side
+        return (layer_experts(method, num_experts),) * num_layers
     routed = routed_layers(method, num_layers)
     experts = layer_experts(method, num_experts)
     return tuple(experts if i in routed else DENSE_LAYER for i in range(num_layers))
@@ -56,8 +61,14 @@ def layers_of(method: MethodSpec, num_experts: int, num_layers: int) -> tuple[La
 def layer_experts(method: MethodSpec, num_experts: int) -> LayerExperts:
     """Return the counts for one routed layer of a method over `num_experts` experts."""
     match method:
-        case DenseMethod():
+        case DenseMethod() | AverageMethod():
             return DENSE_LAYER
+        case BTMMethod():
+            # A model that is chosen later needs its keys and values of every token before.
+            n = num_experts
+            return LayerExperts(n, n, query=n, query_active=n, key=n, routers=0)
+        case LoryToSparseMethod():
+            return layer_experts(method.sparse, num_experts)
         case BTXMethod() | SparseUpcyclingMethod():
             active = _active(method.ffn_router, num_experts)
             return LayerExperts(num_experts, active, query=1, query_active=1, key=1, routers=1)

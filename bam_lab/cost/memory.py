@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bam_lab.cost.flops import kept_keys
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count
-from bam_lab.spec.experts import num_sources
+from bam_lab.spec.experts import num_sources, shape_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -103,6 +103,7 @@ def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int) -> list
 
     All in float32 but for the attention probabilities, which stay in bf16.
     """
+    model = shape_of(method, model)
     layers = layers_of(method, num_experts, model.num_layers)
     return [_saved_bytes_of(model, experts, num_experts) for experts in layers]
 

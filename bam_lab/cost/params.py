@@ -6,9 +6,11 @@ values (612,400,128 printed; 624,983,040 with them).
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from bam_lab.cost.layer import LayerExperts, layers_of
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.experts import shape_of
+from bam_lab.spec.methods import BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 
@@ -28,7 +30,15 @@ class ParamCount:
 
 
 def count(model: ModelSpec, method: MethodSpec, num_experts: int) -> ParamCount:
-    """Count the parameters of `method` over `num_experts` experts in a model of shape `model`."""
+    """Count the parameters of `method` over `num_experts` experts in a model of shape `model`.
+
+    Branch-Train-Merge runs every model on every token, but only the LM heads that it mixes.
+    """
+    if isinstance(method, BTMMethod):
+        one = count(model, DenseMethod(method="dense"), 1).total
+        active = num_experts * one - (num_experts - method.top_k) * head_params(model)
+        return ParamCount(num_experts * one, active, active)
+    model = shape_of(method, model)
     layers = layers_of(method, num_experts, model.num_layers)
     router = model.dim * num_experts
     outside = embedding_params(model) + head_params(model) + model.dim
@@ -39,6 +49,20 @@ def count(model: ModelSpec, method: MethodSpec, num_experts: int) -> ParamCount:
         active=active,
         active_printed=active - left_out,
     )
+
+
+def dense_ffn_dim(
+    model: ModelSpec, method: MethodSpec, num_experts: int, params: Literal["active", "total"]
+) -> int:
+    """Return the `ffn_dim` of the dense model whose size is nearest to that of `method`.
+
+    At least 1, where even that is larger.
+    """
+    wanted = count(model, method, num_experts)
+    target = wanted.active if params == "active" else wanted.total
+    dense = DenseMethod(method="dense")
+    one, two = (count(model.model_copy(update={"ffn_dim": f}), dense, 1).total for f in (1, 2))
+    return max(round((target - one) / (two - one)) + 1, 1)
 
 
 def embedding_params(model: ModelSpec) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from bam_lab.cost.layer import LayerExperts, layer_experts, layers_of
 from bam_lab.cost.params import ffn_params, key_params, query_params
+from bam_lab.spec.experts import shape_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -31,6 +32,7 @@ def per_layer(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
 def printed_forward(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: int) -> int:
     """Return the forward FLOPs of one token over all layers; a dense layer counts as one."""
     layers = layers_of(method, num_experts, model.num_layers)
+    model = shape_of(method, model)
     return sum(_row(model, experts, num_experts, seq_len).total for experts in layers)
 
 

@@ -6,10 +6,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from bam_lab.spec.messages import describe, nearest, real_path
 from bam_lab.spec.methods import (
+    AverageMethod,
     BAMMethod,
+    BTMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
+    LoryToSparseMethod,
     MethodSpec,
     SparseUpcyclingMethod,
 )
@@ -17,10 +20,13 @@ from bam_lab.spec.reader import Document, tuples
 
 METHODS: dict[str, type[BaseModel]] = {
     "dense": DenseMethod,
+    "average": AverageMethod,
+    "btm": BTMMethod,
     "btx": BTXMethod,
     "bam": BAMMethod,
     "sparse_upcycling": SparseUpcyclingMethod,
     "lory": LoryMethod,
+    "lory_to_sparse": LoryToSparseMethod,
 }
 _ADAPTER: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
 

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from bam_lab.spec.methods import (
+    AverageMethod,
     BAMMethod,
+    BTMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
+    LoryToSparseMethod,
     MethodSpec,
     SparseUpcyclingMethod,
 )
@@ -16,22 +19,70 @@ from bam_lab.spec.model import ModelSpec
 
 def is_mixture(method: MethodSpec) -> bool:
     """Return whether the method builds a mixture, and so has experts and routers."""
-    return not isinstance(method, DenseMethod)
+    return not isinstance(method, DenseMethod | AverageMethod | BTMMethod)
+
+
+def is_trained(method: MethodSpec) -> bool:
+    """Return whether the arm has a mixture phase; one without is as it was put together."""
+    return not isinstance(method, AverageMethod | BTMMethod)
+
+
+def parts_of(method: MethodSpec) -> tuple[MethodSpec, ...]:
+    """Return the method of each part of the mixture phase; none for an arm without one."""
+    match method:
+        case LoryToSparseMethod():
+            return method.lory, method.sparse
+        case _:
+            return (method,) if is_trained(method) else ()
+
+
+def built(method: MethodSpec) -> MethodSpec:
+    """Return the method of the model that upcycling leaves."""
+    match method:
+        case AverageMethod():
+            return DenseMethod(method="dense")
+        case LoryToSparseMethod():
+            return method.lory
+        case _:
+            return method
+
+
+def shape_of(method: MethodSpec, model: ModelSpec) -> ModelSpec:
+    """Return the shape of the arm's own model, where the seed model's is `model`."""
+    if isinstance(method, DenseMethod):
+        assert method.size_of is None, "a size by another arm is settled first (`cost/sizes.py`)"
+        if method.ffn_dim is not None:
+            return model.model_copy(update={"ffn_dim": method.ffn_dim})
+    return model
 
 
 def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, ...]:
-    """Return the dense models behind an arm's experts, in router-column order.
+    """Return what is behind each of an arm's experts, in router-column order.
+
+    A dense model's name; `code[1/2]` for the first half of its FFN, `blend[1/4]` for the first
+    quarter of every model's; `scratch` where nothing is.
 
     Args:
         method: the arm's method; a dense one has a single model, the seed model.
         recipe_experts: the recipe's own list, taken when the arm names none.
     """
+    if starts_anew(method):
+        return ("scratch",) * num_experts_of(method, 0)
     match method:
         case DenseMethod():
             return ("seed_model",)
         case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
             return ("seed_model",) * count
-        case BTXMethod() | BAMMethod() | LoryMethod():
+        case BTXMethod(expert_layout="split", chunks=int(chunks)):
+            parts = range(1, chunks + 1)
+            names = method.experts or tuple(recipe_experts)
+            return tuple(f"{name}[{part}/{chunks}]" for name in names for part in parts)
+        case BTXMethod(expert_layout="blended"):
+            total = len(method.experts or recipe_experts)
+            return tuple(f"blend[{part}/{total}]" for part in range(1, total + 1))
+        case LoryToSparseMethod():
+            return experts_of(method.lory, recipe_experts)
+        case BTXMethod() | BAMMethod() | LoryMethod() | AverageMethod() | BTMMethod():
             return method.experts or tuple(recipe_experts)
         case _:
             assert_never(method)
@@ -39,39 +90,86 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
 
 def sources_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, ...]:
     """Return the dense models that an arm reads, in order; none for one that starts anew."""
+    if isinstance(method, BTXMethod):
+        return method.experts or tuple(recipe_experts)
     names = experts_of(method, recipe_experts)
     return names[: num_sources(method, len(names))]
 
 
+def starts_anew(method: MethodSpec) -> bool:
+    """Return whether the method reads no dense model and draws every weight."""
+    return getattr(method, "start", "seed_model") == "scratch"
+
+
 def copies_seed(method: MethodSpec) -> bool:
     """Return whether every expert is a copy of the seed model, the one model that is read."""
-    if isinstance(method, LoryMethod):
+    if starts_anew(method):
+        return False
+    if isinstance(method, LoryMethod | LoryToSparseMethod):
         return method.num_experts is not None
     return isinstance(method, SparseUpcyclingMethod)
 
 
-def num_sources(method: MethodSpec, named: int) -> int:
-    """Return how many of `named` dense models are read."""
-    return 1 if copies_seed(method) else named
+def num_sources(method: MethodSpec, num_experts: int) -> int:
+    """Return how many dense models are read for `num_experts` experts."""
+    if starts_anew(method):
+        return 0
+    if isinstance(method, BTXMethod) and method.chunks is not None:
+        return num_experts // method.chunks
+    return 1 if copies_seed(method) else num_experts
 
 
 def num_experts_of(method: MethodSpec, sources: int) -> int:
     """Return how many experts `method` makes of `sources` dense models; 1 for a dense method."""
     match method:
-        case DenseMethod():
+        case DenseMethod() | AverageMethod():
             return 1
         case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
             return count
-        case BTXMethod() | BAMMethod() | LoryMethod():
+        case BTXMethod(expert_layout="split", chunks=int(chunks)):
+            return sources * chunks
+        case LoryToSparseMethod():
+            return num_experts_of(method.lory, sources)
+        case BTXMethod() | BAMMethod() | LoryMethod() | BTMMethod():
             return sources
         case _:
             assert_never(method)
 
 
+def ffn_parts(method: MethodSpec) -> int:
+    """Return into how many experts one FFN is cut, so that each has ffn_dim / that."""
+    return getattr(method, "chunks", None) or 1
+
+
+def expert_tensors(method: MethodSpec, num_layers: int) -> frozenset[str]:
+    """Return the names of the tensors that hold experts, stacked on their first axis."""
+    own = {"ffn": ("gate", "up", "down"), "attention": ("query", "output")}
+    if isinstance(method, BAMMethod) and method.kv == "per_expert":
+        own["attention"] += ("key", "value")
+    return frozenset(
+        f"{module}.{name}"
+        for module in routed_modules(method, num_layers)
+        for name in own[module.rpartition(".")[2]]
+    )
+
+
+def frozen_tensors(method: MethodSpec, num_layers: int) -> frozenset[str]:
+    """Return the names of the tensors that do not train in the mixture phase."""
+    frozen = getattr(method, "frozen_experts", False)
+    return expert_tensors(method, num_layers) if frozen else frozenset()
+
+
+def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:
+    """Return the modules that have a router, those of FFNs first."""
+    parts = ("ffn", "attention") if isinstance(method, BAMMethod) else ("ffn",)
+    layers = routed_layers(method, num_layers)
+    return tuple(f"layers.{i}.{part}" for part in parts for i in layers)
+
+
 def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
     """Return the layers whose FFN is a mixture; the others have a dense one."""
     match method:
-        case DenseMethod():
+        case DenseMethod() | AverageMethod() | BTMMethod():
             return ()
         case SparseUpcyclingMethod(layers="every_other"):
             return tuple(range(1, num_layers, 2))
@@ -81,7 +179,9 @@ def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
             return tuple(range(num_layers))
 
 
-def misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
+def misfits(
+    method: MethodSpec, model: ModelSpec, num_experts: int
+) -> Iterator[tuple[str, str]]:
     """Yield each setting that the model's shape rules out, and what must hold."""
     if model.activation == "gelu" and is_mixture(method):
         yield (
@@ -97,6 +197,18 @@ def misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
                 f"must leave a dense and a routed layer of {model.num_layers}, got "
                 f"{method.layers}. Use all or fewer.",
             )
+    if isinstance(method, LoryToSparseMethod):
+        yield from misfits(method.lory, model)
+    parts = ffn_parts(method)
+    if model.ffn_dim % parts:
+        yield "chunks", f"must divide ffn_dim {model.ffn_dim}, got {parts}."
+    blended = isinstance(method, BTXMethod) and method.expert_layout == "blended"
+    if blended and model.ffn_dim % num_experts:
+        yield (
+            "expert_layout",
+            f"must not be blended where {num_experts} experts do not divide ffn_dim "
+            f"{model.ffn_dim}. Use whole or split.",
+        )
     if isinstance(method, LoryMethod) and (
         model.max_seq_len % method.segment_len or model.max_seq_len < 2 * method.segment_len
     ):

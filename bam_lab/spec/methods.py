@@ -1,30 +1,35 @@
 """What each method fixes: router, losses, attention experts; a union over `method`."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from bam_lab.spec.base import Spec
+from bam_lab.spec.conversion import LoryToSparseMethod
+from bam_lab.spec.dense import AverageMethod, BTMMethod, DenseMethod
 from bam_lab.spec.mixtures import BAMMethod, BTXMethod, SparseUpcyclingMethod
 from bam_lab.spec.segments import LoryMethod
 
 __all__ = [
+    "AverageMethod",
     "BAMMethod",
+    "BTMMethod",
     "BTXMethod",
     "DenseMethod",
     "LoryMethod",
+    "LoryToSparseMethod",
     "MethodSpec",
     "SparseUpcyclingMethod",
 ]
 
 
-class DenseMethod(Spec):
-    """Go on training the seed model, unchanged, on the mixture phase's data mix."""
-
-    method: Literal["dense"]
-
-
 MethodSpec = Annotated[
-    DenseMethod | BTXMethod | BAMMethod | SparseUpcyclingMethod | LoryMethod,
+    DenseMethod
+    | AverageMethod
+    | BTMMethod
+    | LoryToSparseMethod
+    | BTXMethod
+    | BAMMethod
+    | SparseUpcyclingMethod
+    | LoryMethod,
     Field(discriminator="method"),
 ]

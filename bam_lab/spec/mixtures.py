@@ -39,10 +39,26 @@ LayerChoice = Annotated[str, AfterValidator(_layer_choice)]
 NumExperts = Annotated[int, Field(ge=2)]
 
 
+Start = Literal["seed_model", "scratch"]
+"""What copies are made of; `scratch` reads no dense model and draws every weight anew."""
+
+
 class BTXMethod(_MixtureMethod):
-    """Mix FFN experts; merge everything else by the mean (arXiv:2403.07816 §3)."""
+    """Mix FFN experts; merge everything else by the mean (arXiv:2403.07816 §3).
+
+    Attributes:
+        expert_layout: `whole` FFNs; `split`, each cut into `chunks` experts of ffn_dim / chunks, so
+            that N models give N * chunks; `blended`, expert n of N the union of the n-th of N parts
+            of every model's FFN (§4.3).
+        chunks: parts of each FFN; for `split` alone.
+        frozen_experts: whether the experts keep the weights of the dense models, and all else
+            trains.
+    """
 
     method: Literal["btx"]
+    expert_layout: Literal["whole", "split", "blended"] = "whole"
+    chunks: NumExperts | None = None
+    frozen_experts: bool = False
     balance_loss: BalanceLoss | None = BalanceLoss(form="gates", weight=0.01)
 
 
@@ -52,6 +68,8 @@ class BAMMethod(_MixtureMethod):
     Attributes:
         kv: `per_expert` (KV experts: own W_k, W_v) or `shared` (KV sharing: one averaged pair).
         attention_balance_loss: the attention router's own balance loss; None in the paper.
+        frozen_experts: whether FFN and attention experts keep the weights of the dense models, and
+            all else trains.
     """
 
     method: Literal["bam"]
@@ -59,6 +77,7 @@ class BAMMethod(_MixtureMethod):
     attention_router: RouterSpec
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     attention_balance_loss: BalanceLoss | None = None
+    frozen_experts: bool = False
     z_loss: NonNegativeFloat = 0.001
 
 
@@ -68,6 +87,7 @@ class SparseUpcyclingMethod(Spec):
     Attributes:
         layers: which layers become mixtures, the others stay dense: `all`; `every_other`, from the
             second on (the paper's for language); `last_<n>` (its choice for vision, App. B.4).
+        start: `seed_model`, or `scratch` for the same mixture from a random initialisation.
         copy_noise_std: standard deviation of normal noise on each copy; 0 makes them identical.
         router_init_std: standard deviation of the routers' normal initialisation.
     """
@@ -76,6 +96,7 @@ class SparseUpcyclingMethod(Spec):
     num_experts: NumExperts
     layers: LayerChoice
     ffn_router: RouterSpec
+    start: Start = "seed_model"
     copy_noise_std: NonNegativeFloat = 0.0
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     z_loss: NonNegativeFloat = 0.0
