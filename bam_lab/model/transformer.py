@@ -21,7 +21,7 @@ from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
 from bam_lab.model.context import Context, Draw
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
-from bam_lab.spec.experts import frozen_tensors, misfits, num_experts_of, num_sources
+from bam_lab.spec.experts import frozen_tensors, misfits, num_experts_of, num_sources, shape_of
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -37,7 +37,7 @@ class Transformer(nn.Module):
     """Map tokens to hidden states; the LM head is left to the loss, which never holds all logits.
 
     Args:
-        spec: the shape of one dense model.
+        spec: the shape of the seed model.
         method: dense or which mixture.
         num_experts: experts of the mixture; 1 for a dense model.
     """
@@ -55,6 +55,7 @@ class Transformer(nn.Module):
         assert num_experts == num_experts_of(method, num_sources(method, num_experts))
         if problems := [f"method.{key} {text}" for key, text in misfits(method, spec, num_experts)]:
             raise SpecError(problems)
+        spec = shape_of(method, spec)
         self.spec, self.method, self.num_experts = spec, method, num_experts
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))
         if spec.positions == "learned":
