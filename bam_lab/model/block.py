@@ -18,9 +18,10 @@ from bam_lab.model.ffn import FFN, GELUFFN, FFNExperts
 from bam_lab.model.layers import norm, to_compute
 from bam_lab.model.lory import MergedFFN
 from bam_lab.model.router import Routing
-from bam_lab.spec.experts import routed_layers
+from bam_lab.spec.experts import ffn_parts, routed_layers
 from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import layer_router
 
 
 class LayerRouting(NamedTuple):
@@ -49,13 +50,16 @@ class Block(nn.Module):
             self.attention = AttentionExperts(spec, method.attention_router, method.kv, num_experts)
         else:
             self.attention = Attention(spec)
-        routed = index in routed_layers(method, spec.num_layers)
-        if isinstance(method, DenseMethod) or not routed:
+        routed = routed_layers(method, spec.num_layers)
+        if isinstance(method, DenseMethod) or index not in routed:
             self.ffn = GELUFFN(spec) if spec.activation == "gelu" else FFN(spec)
         elif isinstance(method, LoryMethod):
             self.ffn = MergedFFN(spec, method, num_experts)
         else:
-            self.ffn = FFNExperts(spec, method.ffn_router, num_experts)
+            width = spec.ffn_dim // ffn_parts(method)
+            own = spec.model_copy(update={"ffn_dim": width})
+            router = layer_router(method.ffn_router, index == routed[0])
+            self.ffn = FFNExperts(own, router, num_experts)
 
     def forward(
         self, x: Float[Tensor, "B T D"], context: Context

@@ -52,9 +52,9 @@ class Transformer(nn.Module):
             SpecError: the method's settings do not fit the shape.
         """
         super().__init__()
-        assert num_experts == num_experts_of(method, num_sources(method, num_experts))
         if problems := [f"method.{key} {text}" for key, text in misfits(method, spec, num_experts)]:
             raise SpecError(problems)
+        assert num_experts == num_experts_of(method, num_sources(method, num_experts))
         spec = shape_of(method, spec)
         self.spec, self.method, self.num_experts = spec, method, num_experts
         self.embedding = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))

@@ -39,8 +39,6 @@ def parts_of(method: MethodSpec) -> tuple[MethodSpec, ...]:
 def built(method: MethodSpec) -> MethodSpec:
     """Return the method of the model that upcycling leaves."""
     match method:
-        case AverageMethod():
-            return DenseMethod(method="dense")
         case LoryToSparseMethod():
             return method.lory
         case _:
@@ -179,9 +177,7 @@ def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
             return tuple(range(num_layers))
 
 
-def misfits(
-    method: MethodSpec, model: ModelSpec, num_experts: int
-) -> Iterator[tuple[str, str]]:
+def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[tuple[str, str]]:
     """Yield each setting that the model's shape rules out, and what must hold."""
     if model.activation == "gelu" and is_mixture(method):
         yield (
@@ -198,17 +194,9 @@ def misfits(
                 f"{method.layers}. Use all or fewer.",
             )
     if isinstance(method, LoryToSparseMethod):
-        yield from misfits(method.lory, model)
-    parts = ffn_parts(method)
-    if model.ffn_dim % parts:
-        yield "chunks", f"must divide ffn_dim {model.ffn_dim}, got {parts}."
-    blended = isinstance(method, BTXMethod) and method.expert_layout == "blended"
-    if blended and model.ffn_dim % num_experts:
-        yield (
-            "expert_layout",
-            f"must not be blended where {num_experts} experts do not divide ffn_dim "
-            f"{model.ffn_dim}. Use whole or split.",
-        )
+        yield from misfits(method.lory, model, num_experts)
+    if isinstance(method, BTXMethod):
+        yield from _layout_misfits(method, model, num_experts)
     if isinstance(method, LoryMethod) and (
         model.max_seq_len % method.segment_len or model.max_seq_len < 2 * method.segment_len
     ):
@@ -216,4 +204,24 @@ def misfits(
             "segment_len",
             f"must divide max_seq_len {model.max_seq_len} into two segments or more, got "
             f"{method.segment_len}.",
+        )
+
+
+def _layout_misfits(
+    method: BTXMethod, model: ModelSpec, num_experts: int
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with how the dense models' FFNs are laid out as experts."""
+    layout, chunks = method.expert_layout, method.chunks
+    if (layout == "split") != (chunks is not None):
+        yield (
+            "chunks",
+            f"must be given with expert_layout: split, and only there, got {chunks} with {layout}.",
+        )
+    elif chunks is not None and model.ffn_dim % chunks:
+        yield "chunks", f"must divide ffn_dim {model.ffn_dim}, got {chunks}."
+    if layout == "blended" and model.ffn_dim % num_experts:
+        yield (
+            "expert_layout",
+            f"must not be blended where the number of experts {num_experts} does not divide "
+            f"ffn_dim {model.ffn_dim}. Use whole or split.",
         )

@@ -120,7 +120,8 @@ def load_ablation(
     corpus = _checked(corpus_doc, CorpusSpec, problems)
     if model and model_doc:
         problems += rules.model_problems(model_doc, model)
-        problems += rules.shape_problems(document, arms, model)
+        experts = recipe.mixture.experts if recipe else ()
+        problems += rules.shape_problems(document, arms, model, experts)
     if recipe and recipe_doc:
         problems += rules.recipe_problems(recipe_doc, recipe)
         problems += rules.arm_problems(document, arms, recipe)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, Spec
-from bam_lab.spec.routers import BalanceLoss, RouterSpec
+from bam_lab.spec.routers import AttentionRouterSpec, BalanceLoss, RouterSpec
 
 
 class _MixtureMethod(Spec):
@@ -74,7 +74,7 @@ class BAMMethod(_MixtureMethod):
 
     method: Literal["bam"]
     kv: Literal["per_expert", "shared"]
-    attention_router: RouterSpec
+    attention_router: AttentionRouterSpec
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     attention_balance_loss: BalanceLoss | None = None
     frozen_experts: bool = False

@@ -1,7 +1,7 @@
 """The cross-field rules: what single fields cannot know. Each returns problems, none raises."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
@@ -135,11 +135,14 @@ def arm_problems(
 
 
 def shape_problems(
-    document: Document, arms: dict[str, MethodSpec], model: ModelSpec
+    document: Document,
+    arms: dict[str, MethodSpec],
+    model: ModelSpec,
+    recipe_experts: Sequence[str],
 ) -> Iterator[str]:
     """Check every arm's settings against the model's shape."""
     for arm, method in arms.items():
-        for key, text in misfits(method, model):
+        for key, text in misfits(method, model, len(experts_of(method, recipe_experts))):
             yield document.problem(_place(document, arm, key), text)
 
 

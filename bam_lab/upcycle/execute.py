@@ -1,5 +1,6 @@
 """Apply a table of origins in memory, tensor by tensor."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
@@ -10,7 +11,7 @@ from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import num_experts_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
-from bam_lab.upcycle.origins import Origin, Shape, check_coverage, origins
+from bam_lab.upcycle.origins import Origin, Shape, Source, check_coverage, origins
 
 State = Mapping[str, Tensor]
 
@@ -29,7 +30,7 @@ def upcycle(
     table = origins(method, spec, [str(i) for i in range(len(experts))])
     target = target_shapes(method, spec, num_experts_of(method, len(experts)))
     check_coverage(table, target, [shapes(expert) for expert in experts])
-    drawn = sorted(table.items(), key=lambda row: row[1].op != "init")
+    drawn = sorted(table.items(), key=lambda row: not row[0].endswith(".router"))
     made = {name: make(origin, experts, generator) for name, origin in drawn}
     return {name: made[name] for name in table}
 
@@ -39,7 +40,7 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
 
     The mean adds up in float64, so that the mean of equal tensors is that tensor, bit by bit.
     """
-    tensors = [experts[source.expert][source.tensor].detach() for source in origin.sources]
+    tensors = [piece(experts, source) for source in origin.sources]
     match origin.op:
         case "take":
             return tensors[0].clone()
@@ -47,21 +48,41 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
             noise = torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
             return tensors[0] + noise.to(tensors[0].device)
         case "mean":
-            return mean(tensors)
+            return mean(tensors, origin.weights)
         case "stack":
             return torch.stack(tensors)
+        case "blend":
+            return blend(tensors, origin)
         case "init":
             return torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
+        case "ones":
+            return torch.ones(origin.shape)
         case _:
             assert_never(origin.op)
 
 
-def mean(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the uniform mean of tensors of one shape and type, added up in float64."""
+def piece(experts: Sequence[State], source: Source) -> Tensor:
+    """Return a source tensor, or the part of it that is asked for."""
+    tensor, cut = experts[source.expert][source.tensor].detach(), source.cut
+    return tensor if cut is None else tensor.chunk(cut.parts, cut.axis)[cut.part]
+
+
+def blend(tensors: Sequence[Tensor], origin: Origin) -> Tensor:
+    """Join each expert's cuts along the axis that was cut, and stack the experts."""
+    experts, cut = origin.shape[0], origin.sources[0].cut
+    assert cut is not None
+    each = len(tensors) // experts
+    joined = [torch.cat(tensors[n * each : (n + 1) * each], cut.axis) for n in range(experts)]
+    return torch.stack(joined)
+
+
+def mean(tensors: Sequence[Tensor], weights: Sequence[float] = ()) -> Tensor:
+    """Return the mean of tensors of one shape and type, added up in float64; uniform by default."""
+    shares = weights or (1.0,) * len(tensors)
     total = torch.zeros_like(tensors[0], dtype=torch.float64)
-    for tensor in tensors:
-        total += tensor
-    return (total / len(tensors)).to(tensors[0].dtype)
+    for tensor, share in zip(tensors, shares, strict=True):
+        total += share * tensor.double()
+    return (total / math.fsum(shares)).to(tensors[0].dtype)
 
 
 def target_shapes(method: MethodSpec, spec: ModelSpec, num_experts: int) -> dict[str, Shape]:

@@ -6,30 +6,51 @@ queries and outputs always, keys and values with `kv: per_expert`. How shared ke
 is not stated there; its general rule for all that is not an expert gives the mean (derived).
 Sparse Upcycling (arXiv:2212.05055 §4): the seed model alone, its FFN copied into every expert of
 the routed layers, everything else as it is. Lory (arXiv:2405.03133): copies in every layer, or the
-FFNs of dense experts as in BTX.
+FFNs of dense experts as in BTX. BTX's other layouts (arXiv:2403.07816 §4.3) cut every FFN along its
+hidden channels: gate and up by rows, down by columns. `start: scratch` reads no dense model: every
+tensor is drawn, under the names and shapes of the same mixture.
 Coverage, provenance, dry runs and streaming all read this table; it needs no torch.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from bam_lab.spec.experts import copies_seed, num_experts_of, num_sources, routed_layers
-from bam_lab.spec.methods import BAMMethod, DenseMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.experts import (
+    copies_seed,
+    expert_tensors,
+    ffn_parts,
+    num_experts_of,
+    num_sources,
+    routed_modules,
+    starts_anew,
+)
+from bam_lab.spec.methods import AverageMethod, BTXMethod, DenseMethod, MethodSpec, SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
-Op = Literal["take", "copy", "mean", "stack", "init"]
-EXPERT_OPS: tuple[Op, ...] = ("stack", "copy")
+Op = Literal["take", "copy", "mean", "stack", "blend", "init", "ones"]
+EXPERT_OPS: tuple[Op, ...] = ("stack", "copy", "blend")
 """Those that give the target a leading expert axis."""
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Take part `part` (from 0) of `parts` equal ones along `axis` of a dense tensor."""
+
+    axis: int
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True)
 class Source:
-    """Name one tensor of one dense model; `expert` is its place in the router's columns."""
+    """Name one tensor of one dense model, the `expert`-th that is read, or a cut of it."""
 
     expert: int
     tensor: str
+    cut: Cut | None = None
 
 
 @dataclass(frozen=True)
@@ -38,8 +59,9 @@ class Origin:
 
     Attributes:
         op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
-            copy with normal noise of `std`; uniform `mean` of the sources; `stack` them in router-
-            column order on a new first axis; `init` from a normal distribution with `std`.
+            copy with normal noise of `std`; `mean` of the sources, by `weights` where given; `stack` them in router-
+            column order on a new first axis; `blend`: stack after joining, for each expert in turn,
+            one cut of every model; `init` from a normal distribution with `std`; `ones`.
         shape: of the target.
     """
 
@@ -47,6 +69,7 @@ class Origin:
     sources: tuple[Source, ...]
     shape: Shape
     std: float = 0.0
+    weights: tuple[float, ...] = ()
 
 
 def dense_shapes(spec: ModelSpec) -> dict[str, Shape]:
@@ -79,49 +102,77 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
     """Return one origin for each tensor of the model that `method` makes of `experts`.
 
     `experts` names the dense models that are read, in router-column order; a dense method and one
-    that copies the seed model read one alone. FFN routers come before attention routers, so that
-    one generator gives the arms of a comparison the same FFN routers, whether or not they have
-    attention experts.
+    that copies the seed model read one alone, one that starts anew none. FFN routers come before
+    attention routers, so that one generator gives the arms of a comparison the same FFN routers,
+    whether or not they have attention experts.
     """
+    if isinstance(method, AverageMethod):
+        return _averaged(method, spec, experts)
     count = num_experts_of(method, len(experts))
     assert len(experts) == num_sources(method, count), f"too many models: {list(experts)}"
-    stacked = _stacked(method, spec)
+    stacked = expert_tensors(method, spec.num_layers)
     noise = method.copy_noise_std if isinstance(method, SparseUpcyclingMethod) else 0.0
     table = {}
     for name, shape in dense_shapes(spec).items():
         sources = tuple(Source(i, name) for i in range(len(experts)))
+        if starts_anew(method):
+            table[name] = _drawn(method, spec, name, shape, count if name in stacked else 0)
+            continue
         match name in stacked, isinstance(method, DenseMethod) or copies_seed(method):
             case True, True:
                 table[name] = Origin("copy", sources, (count, *shape), noise)
             case True, False:
-                table[name] = Origin("stack", sources, (count, *shape))
+                table[name] = _stacked(method, name, shape, len(experts))
             case False, True:
                 table[name] = Origin("take", sources, shape)
             case _:
                 table[name] = Origin("mean", sources, shape)
-    for layer in _routed(method, spec):
+    for module in routed_modules(method, spec.num_layers):
         assert not isinstance(method, DenseMethod)
-        table[f"{layer}.router"] = Origin("init", (), (count, spec.dim), method.router_init_std)
+        table[f"{module}.router"] = Origin("init", (), (count, spec.dim), method.router_init_std)
     return table
 
 
-def _stacked(method: MethodSpec, spec: ModelSpec) -> set[str]:
-    """Return the dense tensors that become experts."""
-    own = {"ffn": {"gate", "up", "down"}, "attention": {"query", "output"}}
-    if isinstance(method, BAMMethod) and method.kv == "per_expert":
-        own["attention"] |= {"key", "value"}
+def _averaged(
+    method: AverageMethod, spec: ModelSpec, experts: Sequence[str]
+) -> dict[str, Origin]:
+    weights = tuple(method.weights[name] for name in experts) if method.weights else ()
     return {
-        f"{layer}.{name}"
-        for layer in _routed(method, spec)
-        for name in own[layer.rpartition(".")[2]]
+        name: Origin("mean", tuple(Source(i, name) for i in range(len(experts))), shape, 0.0, weights)
+        for name, shape in dense_shapes(spec).items()
     }
 
 
-def _routed(method: MethodSpec, spec: ModelSpec) -> list[str]:
-    """Return the modules that have a router, in the order in which these are drawn."""
-    parts = ("ffn", "attention") if isinstance(method, BAMMethod) else ("ffn",)
-    layers = routed_layers(method, spec.num_layers)
-    return [f"layers.{i}.{part}" for part in parts for i in layers]
+def _stacked(method: MethodSpec, name: str, shape: Shape, models: int) -> Origin:
+    """Return the experts made of tensor `name` of several dense models, whole or cut."""
+    axis, parts = _hidden_axis(name), ffn_parts(method)
+    if isinstance(method, BTXMethod) and method.expert_layout == "blended":
+        cuts = [(i, Cut(axis, n, models)) for n in range(models) for i in range(models)]
+        return Origin("blend", tuple(Source(i, name, cut) for i, cut in cuts), (models, *shape))
+    if parts == 1:
+        return Origin("stack", tuple(Source(i, name) for i in range(models)), (models, *shape))
+    cuts = [(i, Cut(axis, n, parts)) for i in range(models) for n in range(parts)]
+    own = _divided(shape, axis, parts)
+    return Origin("stack", tuple(Source(i, name, cut) for i, cut in cuts), (len(cuts), *own))
+
+
+def _drawn(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, experts: int) -> Origin:
+    """Return the origin of a tensor that no dense model gives; 0 experts: it is not stacked."""
+    if name.endswith("norm"):
+        return Origin("ones", (), shape)
+    if not experts:
+        return Origin("init", (), shape, spec.init_std)
+    own = _divided(shape, _hidden_axis(name), ffn_parts(method))
+    return Origin("init", (), (experts, *own), spec.init_std)
+
+
+def _hidden_axis(name: str) -> int:
+    """Return the axis of an FFN's hidden channels."""
+    return 1 if name.endswith(".down") else 0
+
+
+def _divided(shape: Shape, axis: int, parts: int) -> Shape:
+    return tuple(size // parts if i == axis else size for i, size in enumerate(shape))
 
 
 def check_coverage(
@@ -129,14 +180,13 @@ def check_coverage(
     target: Mapping[str, Shape],
     experts: Sequence[Mapping[str, Shape]],
 ) -> None:
-    """Check the law that every target tensor has one origin and every source tensor one use.
+    """Check the law: every target tensor has one origin, every part of a source tensor one use.
 
     Raises:
         ValueError: naming every tensor that breaks it.
     """
-    used = {
-        (source.expert, source.tensor) for origin in table.values() for source in origin.sources
-    }
+    used = Counter(source for origin in table.values() for source in origin.sources)
+    named = {(source.expert, source.tensor) for source in used}
     held = {(i, name) for i, shapes in enumerate(experts) for name in shapes}
     problems = [f"{name} has no origin" for name in target if name not in table]
     problems += [f"{name} is not in the target" for name in table if name not in target]
@@ -145,15 +195,41 @@ def check_coverage(
         for name, origin in table.items()
         if name in target and target[name] != origin.shape
     ]
-    problems += [f"expert {i} has no {name}" for i, name in sorted(used - held)]
-    problems += [f"{name} of expert {i} goes nowhere" for i, name in sorted(held - used)]
+    problems += [f"expert {i} has no {name}" for i, name in sorted(named - held)]
+    problems += [f"{name} of expert {i} goes nowhere" for i, name in sorted(held - named)]
+    problems += _misused(used)
     for name, origin in table.items():
-        own = origin.shape[1:] if origin.op in EXPERT_OPS else origin.shape
         problems += [
             f"{source.tensor} of expert {source.expert} must have shape {own} for {name}"
             for source in origin.sources
             if (source.expert, source.tensor) in held
-            and experts[source.expert][source.tensor] != own
+            and experts[source.expert][source.tensor] != (own := source_shape(origin, source))
         ]
     if problems:
         raise ValueError("\n".join(problems))
+
+
+def source_shape(origin: Origin, source: Source) -> Shape:
+    """Return the shape that the whole source tensor must have."""
+    own = origin.shape[1:] if origin.op in EXPERT_OPS else origin.shape
+    if source.cut is None or origin.op == "blend":
+        return own
+    return tuple(s * source.cut.parts if i == source.cut.axis else s for i, s in enumerate(own))
+
+
+def _misused(used: Mapping[Source, int]) -> list[str]:
+    """Name what is used twice, and the parts of a cut tensor that nobody uses."""
+    problems = [
+        f"{source.tensor} of expert {source.expert} is used {uses} times"
+        for source, uses in used.items()
+        if uses > 1
+    ]
+    cuts: dict[tuple[int, str], set[Cut | None]] = {}
+    for source in used:
+        cuts.setdefault((source.expert, source.tensor), set()).add(source.cut)
+    for (expert, tensor), own in cuts.items():
+        first = next(iter(own))
+        wanted = {None} if first is None else {replace(first, part=i) for i in range(first.parts)}
+        if own != wanted:
+            problems.append(f"{tensor} of expert {expert} must be cut into parts used once each")
+    return problems
