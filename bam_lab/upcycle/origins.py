@@ -26,7 +26,13 @@ from bam_lab.spec.experts import (
     routed_modules,
     starts_anew,
 )
-from bam_lab.spec.methods import AverageMethod, BTXMethod, DenseMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.methods import (
+    AverageMethod,
+    BTXMethod,
+    DenseMethod,
+    MethodSpec,
+    SparseUpcyclingMethod,
+)
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
@@ -59,8 +65,8 @@ class Origin:
 
     Attributes:
         op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
-            copy with normal noise of `std`; `mean` of the sources, by `weights` where given; `stack` them in router-
-            column order on a new first axis; `blend`: stack after joining, for each expert in turn,
+            copy with normal noise of `std`; `mean` of the sources, by `weights` where given;
+            `stack` them in router-column order on a new first axis; `blend`: stack after joining, for each expert in turn,
             one cut of every model; `init` from a normal distribution with `std`; `ones`.
         shape: of the target.
     """
@@ -137,8 +143,9 @@ def _averaged(
     method: AverageMethod, spec: ModelSpec, experts: Sequence[str]
 ) -> dict[str, Origin]:
     weights = tuple(method.weights[name] for name in experts) if method.weights else ()
+    places = range(len(experts))
     return {
-        name: Origin("mean", tuple(Source(i, name) for i in range(len(experts))), shape, 0.0, weights)
+        name: Origin("mean", tuple(Source(i, name) for i in places), shape, weights=weights)
         for name, shape in dense_shapes(spec).items()
     }
 
