@@ -66,8 +66,8 @@ class Origin:
     Attributes:
         op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
             copy with normal noise of `std`; `mean` of the sources, by `weights` where given;
-            `stack` them in router-column order on a new first axis; `blend`: stack after joining, for each expert in turn,
-            one cut of every model; `init` from a normal distribution with `std`; `ones`.
+            `stack` them in router-column order on a new first axis; `blend`: stack after joining,
+            for each expert in turn, one cut of every model; `init` from a normal distribution with `std`; `ones`.
         shape: of the target.
     """
 
@@ -139,9 +139,7 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
     return table
 
 
-def _averaged(
-    method: AverageMethod, spec: ModelSpec, experts: Sequence[str]
-) -> dict[str, Origin]:
+def _averaged(method: AverageMethod, spec: ModelSpec, experts: Sequence[str]) -> dict[str, Origin]:
     weights = tuple(method.weights[name] for name in experts) if method.weights else ()
     places = range(len(experts))
     return {
