@@ -1,10 +1,10 @@
-"""Feed-forward layers: dense SwiGLU or GELU, and FFN experts under soft and top-k routing.
+"""Feed-forward layers: dense SwiGLU or GELU, and FFN experts under every token router.
 
 Matrix products executed for N tokens: gate and up 2*F x D and down D x F (SwiGLU) once a token
-when dense, `top_k` times under top-k (no padding, no capacity limit), E times under soft routing;
-router E x D.
+when dense, once a kept choice under sparse routing (no padding), E times under soft routing;
+router E x D, none for a hash.
 
-Shapes: B batch, T tokens, D dim, F ffn_dim, E experts, A active.
+Shapes: B batch, T tokens, D dim, F ffn_dim, E experts, A active, V vocab.
 """
 
 import torch
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group
 from bam_lab.model.layers import gelu_ffn, project, swiglu, to_compute
-from bam_lab.model.router import Routing, check_router, route
+from bam_lab.model.router import Routing, check_router, route, route_by_hash
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import RouterSpec, SoftRouter
+from bam_lab.spec.routers import HashRouter, RouterSpec, SoftRouter
 
 
 class FFN(nn.Module):
@@ -54,14 +54,19 @@ class GELUFFN(nn.Module):
 
 
 class FFNExperts(nn.Module):
-    """Hold E SwiGLUs, stacked, and their router."""
+    """Hold E SwiGLUs, stacked, and their router: weights, or a table from token to expert."""
+
+    hash: Tensor
 
     def __init__(self, spec: ModelSpec, router: RouterSpec, num_experts: int):
         """Allocate the weights, uninitialised."""
         super().__init__()
         check_router(router, num_experts)
         self.router_spec = router
-        self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
+        if isinstance(router, HashRouter):
+            self.register_buffer("hash", torch.zeros(spec.vocab_size, dtype=torch.long))
+        else:
+            self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
         self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
@@ -70,7 +75,10 @@ class FFNExperts(nn.Module):
         self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
     ) -> tuple[Float[Tensor, "B T D"], Routing]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
-        routing = route(normed, self.router, self.router_spec)
+        if isinstance(self.router_spec, HashRouter):
+            routing = route_by_hash(context.tokens, self.hash, self.gate.shape[0])
+        else:
+            routing = route(normed, self.router, self.router_spec, context.draw)
         if isinstance(self.router_spec, SoftRouter):
             return self._all(x, routing.gates), routing
         return self._chosen(x, routing), routing
@@ -83,7 +91,8 @@ class FFNExperts(nn.Module):
 
     def _chosen(self, x: Tensor, routing: Routing) -> Tensor:
         active = routing.chosen.shape[-1]
-        groups = group(routing.chosen.flatten(0, 1), self.gate.shape[0], x.dtype)
+        kept = None if routing.kept is None else routing.kept.flatten(0, 1)
+        groups = group(routing.chosen.flatten(0, 1), self.gate.shape[0], x.dtype, kept)
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
         weights = zip(self.gate, self.up, self.down, strict=True)
         parts = zip(torch.split(tokens, groups.sizes), weights, strict=True)

@@ -1,21 +1,22 @@
 """Run each token through its chosen experts only: sort by expert, one product an expert, unsort.
 
-The work is one expert a (token, choice) pair, without a capacity limit. Unsorting is a gather, not
-a scatter-add, so the forward sums in a fixed order.
+The work is one expert a (token, choice) pair that is kept; the others are not run. Unsorting is a
+gather, not a scatter-add, so the forward sums in a fixed order.
 
 In bf16 on a CPU each group is filled up to a multiple of `FILL` rows, with copies of the first
 token that nobody reads: oneDNN compiles a kernel for every new number of rows (0.5 ms and 0.5 MB
 each, measured on one core; a step has 72 products at nano). The executed FLOPs of `cost/` leave
 these rows out: at most E * (FILL - 1) of them a layer and step.
 
-Shapes: N tokens (all rows of the batch), A active experts, P = N * A pairs, Q = P and the filling.
+Shapes: N tokens (all rows of the batch), A active experts, P = N * A pairs, Q kept pairs and the
+filling.
 """
 
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 FILL = 64
@@ -26,7 +27,7 @@ class Groups(NamedTuple):
 
     Attributes:
         order: the pair at each sorted place; pair 0 where the place is filling.
-        inverse: the sorted place of each pair.
+        inverse: the sorted place of each pair; 0 for one that is not kept, whose gate is 0.
         sizes: places of each expert.
     """
 
@@ -35,16 +36,29 @@ class Groups(NamedTuple):
     sizes: list[int]
 
 
-def group(chosen: Int[Tensor, "N A"], num_experts: int, dtype: torch.dtype) -> Groups:
-    """Sort (token, choice) pairs by expert, stable, so that equal inputs give equal bits."""
+def group(
+    chosen: Int[Tensor, "N A"],
+    num_experts: int,
+    dtype: torch.dtype,
+    kept: Bool[Tensor, "N A"] | None = None,
+) -> Groups:
+    """Sort (token, choice) pairs by expert, stable, so that equal inputs give equal bits.
+
+    `kept` None keeps all; at least one is kept.
+    """
     flat = chosen.reshape(-1)
+    if kept is not None:  # the others sort to the end, as of one expert more
+        flat = flat.where(kept.reshape(-1), num_experts)
+    counts = torch.bincount(flat, minlength=num_experts)[:num_experts]
     by_expert = flat.argsort(stable=True)
-    counts = torch.bincount(flat, minlength=num_experts)
+    if kept is not None:
+        by_expert = by_expert[: int(counts.sum())]
     fill = FILL if dtype == torch.bfloat16 and chosen.device.type == "cpu" else 1
     sizes = (counts + fill - 1) // fill * fill
     shift = (sizes - counts).cumsum(0) - (sizes - counts)
-    places = torch.arange(flat.numel(), device=flat.device) + shift.repeat_interleave(counts)
-    inverse = torch.empty_like(by_expert)
+    places = torch.arange(by_expert.numel(), device=flat.device)
+    places = places + shift.repeat_interleave(counts)
+    inverse = torch.zeros_like(flat)
     inverse[by_expert] = places
     order = by_expert.new_zeros(int(sizes.sum()))
     order[places] = by_expert

@@ -12,7 +12,8 @@ Matrix products executed: 3 of N * V * D in either path (logits, and the two gra
 
 All sums, softmaxes and losses are float32: a mean over thousands of tokens does not fit 8 bits.
 
-Shapes: N tokens (any leading shape), D dim, V vocab, B batch, T tokens, E experts.
+Shapes: N tokens (any leading shape), D dim, V vocab, B batch, T tokens, E experts,
+G groups of rows.
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,8 @@ from torch.nn import LinearCrossEntropyOptions
 
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Output
-from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
-from bam_lab.spec.routers import BalanceLoss
+from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.routers import BalanceLoss, HashRouter, is_balanced
 
 CHUNK = 256  # tokens
 _TINY = 1e-30  # below, float32 probabilities lose digits and the nats are computed from the logits
@@ -119,23 +120,55 @@ class _Chunked(torch.autograd.Function):
         return (dh.to(hidden) * grad), (dw * grad).to(weight), None, None
 
 
-def balance_loss(routing: Routing, form: Literal["tokens", "gates"]) -> Float[Tensor, ""]:
-    """Return E * sum_i load_i P_i, P_i the batch mean of the full softmax's gate i.
+def balance_loss(
+    routing: Routing, form: Literal["tokens", "gates"], rows: int | None = None
+) -> Float[Tensor, ""]:
+    """Return E * sum_i load_i P_i, P_i the mean of the full softmax's gate i.
 
     `tokens` (arXiv:2408.08274 §3): load_i is the share of tokens sent to expert i, a constant to
     the gradient; top-k sends each token k times, so the loss is k when all is even. `gates`
-    (arXiv:2403.07816 §3.3): load_i is the batch mean of the sparse gates, which carry gradient.
+    (arXiv:2403.07816 §3.3): load_i is the mean of the sparse gates, which carry gradient. What a
+    capacity limit drops counts as sent to `tokens`, as in arXiv:2101.03961 §2.2.
+
+    Args:
+        rows: sequences whose means make one loss, the result being their average; None takes the
+            batch's means over all devices (arXiv:2501.11873), each with as many tokens.
+
+    Raises:
+        ValueError: `rows` does not divide the batch.
     """
-    gates = routing.logits.softmax(-1).flatten(0, -2).mean(0)  # E
+    if rows is not None and routing.logits.shape[0] % rows:
+        raise ValueError(
+            f"micro_batch_sequences must divide the batch's {routing.logits.shape[0]} sequences, "
+            f"got {rows}"
+        )
+
+    def mean(x: Tensor) -> Tensor:  # G E
+        if rows is None:
+            return _over_devices(x.flatten(0, -2).mean(0, keepdim=True))
+        return x.unflatten(0, (-1, rows)).flatten(1, -2).mean(1)
+
+    gates = mean(routing.logits.softmax(-1))
     match form:
         case "tokens":
-            sent = torch.zeros_like(routing.logits).scatter(-1, routing.chosen, 1.0)
-            load = sent.flatten(0, -2).mean(0)
+            load = mean(torch.zeros_like(routing.logits).scatter(-1, routing.chosen, 1.0))
         case "gates":
-            load = routing.gates.flatten(0, -2).mean(0)
+            load = mean(routing.gates)
         case _:
             assert_never(form)
-    return gates.numel() * (load * gates).sum()
+    return gates.shape[-1] * (load * gates).sum(-1).mean()
+
+
+def _over_devices(x: Tensor) -> Tensor:
+    """Return the mean over all devices, with this device's gradient.
+
+    Averaged over devices, as data-parallel training does, such gradients are the whole batch's.
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return x
+    total = x.detach().clone()
+    torch.distributed.all_reduce(total)
+    return x + (total / torch.distributed.get_world_size() - x.detach())
 
 
 def z_loss(routing: Routing) -> Float[Tensor, ""]:
@@ -145,37 +178,59 @@ def z_loss(routing: Routing) -> Float[Tensor, ""]:
 
 def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
     """Return the method's router losses, each summed over layers, not yet weighted."""
-    if isinstance(method, DenseMethod | LoryMethod):
-        return {}
     losses: dict[str, Tensor] = {}
+    if not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
+        return losses
 
     def add(name: str, loss: Tensor) -> None:
         losses[name] = losses[name] + loss if name in losses else loss
 
+    balance, attention = _ffn_balance(method), _attention_balance(method)
     for layer in output.routings:
-        if layer.ffn is not None and method.balance_loss is not None:
-            add("balance_loss_ffn", balance_loss(layer.ffn, method.balance_loss.form))
-        if layer.ffn is not None and method.z_loss:
+        if layer.ffn is not None and balance is not None:
+            add("balance_loss_ffn", balance_loss(layer.ffn, balance.form, _rows(balance)))
+        if layer.ffn is not None and _z_weight(method):
             add("z_loss", z_loss(layer.ffn))
-        attention = _attention_balance(method)
         if attention is not None:
             assert layer.attention is not None
-            add("balance_loss_attention", balance_loss(layer.attention, attention.form))
+            loss = balance_loss(layer.attention, attention.form, _rows(attention))
+            add("balance_loss_attention", loss)
     return losses
 
 
 def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
     """Return the weighted sum of `router_losses`, to be added to the language-model loss."""
-    if isinstance(method, DenseMethod | LoryMethod):
+    if not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
         return 0.0
-    attention = _attention_balance(method)
+    balance, attention = _ffn_balance(method), _attention_balance(method)
     weights = {
-        "balance_loss_ffn": method.balance_loss.weight if method.balance_loss else 0.0,
+        "balance_loss_ffn": balance.weight if balance else 0.0,
         "balance_loss_attention": attention.weight if attention else 0.0,
-        "z_loss": method.z_loss,
+        "z_loss": _z_weight(method),
     }
     return sum((weights[name] * loss for name, loss in losses.items()), 0.0)
 
 
+def _ffn_balance(method: BTXMethod | BAMMethod | SparseUpcyclingMethod) -> BalanceLoss | None:
+    return method.balance_loss if is_balanced(method.ffn_router) else None
+
+
 def _attention_balance(method: MethodSpec) -> BalanceLoss | None:
     return method.attention_balance_loss if isinstance(method, BAMMethod) else None
+
+
+def _z_weight(method: BTXMethod | BAMMethod | SparseUpcyclingMethod) -> float:
+    return 0.0 if isinstance(method.ffn_router, HashRouter) else method.z_loss
+
+
+def _rows(loss: BalanceLoss) -> int | None:
+    """Return the sequences of each group whose loads are balanced; None for all."""
+    match loss.over:
+        case "sequence":
+            return 1
+        case "micro_batch":
+            return loss.micro_batch_sequences
+        case "global_batch":
+            return None
+        case _:
+            assert_never(loss.over)

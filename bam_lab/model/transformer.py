@@ -20,10 +20,13 @@ from torch import Tensor, nn
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
 from bam_lab.model.context import Context, Draw
+from bam_lab.model.ffn import FFNExperts
+from bam_lab.model.hashing import hash_table
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
 from bam_lab.spec.experts import frozen_tensors, misfits, num_experts_of, num_sources, shape_of
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import HashRouter
 
 
 class Output(NamedTuple):
@@ -106,7 +109,8 @@ class Transformer(nn.Module):
 def initialise(model: Transformer, generator: torch.Generator) -> Transformer:
     """Fill a model with its method's random start: normal matrices, unit norms.
 
-    Routers use the method's `router_init_std`, everything else the model's `init_std`.
+    Routers use the method's `router_init_std`, everything else the model's `init_std`; hash tables
+    are made without token counts.
     """
     method = model.method
     router_std = 0.0 if isinstance(method, DenseMethod) else method.router_init_std
@@ -116,4 +120,8 @@ def initialise(model: Transformer, generator: torch.Generator) -> Transformer:
         else:
             std = router_std if name.endswith("router") else model.spec.init_std
             nn.init.normal_(parameter, std=std, generator=generator)
+    for layer in model.layers:
+        if isinstance(layer.ffn, FFNExperts) and isinstance(layer.ffn.router_spec, HashRouter):
+            table = hash_table(layer.ffn.router_spec, model.num_experts, model.embedding)
+            layer.ffn.hash.copy_(table)
     return model

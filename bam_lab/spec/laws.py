@@ -5,7 +5,14 @@ A law that is not named here holds, and a proof that finds otherwise has found a
 
 from typing import Literal
 
-from bam_lab.spec.methods import LoryMethod, MethodSpec
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    LoryMethod,
+    MethodSpec,
+    SparseUpcyclingMethod,
+)
+from bam_lab.spec.routers import ExpertChoiceRouter, RouterSpec, TopKRouter
 
 Law = Literal["causality", "causality inside the first segment", "batch invariance"]
 Rule = Literal["training", "inference"]
@@ -19,5 +26,41 @@ def broken_laws(method: MethodSpec, rule: Rule) -> dict[Law, str]:
             return {
                 "causality inside the first segment": "the first segment is routed by its own mean"
             }
+        case (
+            BTXMethod(ffn_router=router)
+            | BAMMethod(ffn_router=router)
+            | SparseUpcyclingMethod(ffn_router=router)
+        ) if rule == "training":
+            return _broken_in_training(router)
+        case _:
+            return {}
+
+
+def _broken_in_training(router: RouterSpec) -> dict[Law, str]:
+    match router:
+        case TopKRouter(capacity_factor=float()):
+            return {"batch invariance": "an expert's places are shared by the whole batch"}
+        case ExpertChoiceRouter(group="batch"):
+            return {
+                "causality": "experts choose among all tokens, later ones too",
+                "batch invariance": "tokens of all rows compete for the experts",
+            }
+        case ExpertChoiceRouter():
+            return {"causality": "experts choose among all tokens of a row, later ones too"}
+        case _:
+            return {}
+
+
+Identity = Literal["copies", "permutation", "one expert"]
+"""What holds whatever the weights: a mixture of equal experts is the dense model scaled by its
+gates; experts and router columns can be reordered together; a router can be forced to one expert
+(`upcycle/proofs_origins.py`)."""
+
+
+def broken_identities(method: MethodSpec) -> dict[Identity, str]:
+    """Return each identity that `method` breaks under the inference rule, with the reason."""
+    match method:
+        case LoryMethod(first_segment="uniform"):
+            return {"one expert": "the first segment asks no router"}
         case _:
             return {}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bam_lab.model.context import Draw
+from bam_lab.model.facts import routing_facts
 from bam_lab.model.losses import next_token_loss, router_losses, weigh
 from bam_lab.model.transformer import Transformer
 from bam_lab.train.optim import Training, adamw
@@ -35,11 +36,14 @@ class TrainedModule(lightning.LightningModule):
         return self.model.logits(self.model(tokens).hidden)
 
     def training_step(self, batch: Tensor, batch_idx: int) -> dict[str, Any]:
-        """Return the whole loss, and its parts apart, where `loss` is the nats a token alone."""
+        """Return the whole loss, and apart its parts and what the routers did.
+
+        Among these, `loss` is the nats a token alone.
+        """
         output = self.model(batch[:, :-1], self._draw())
         nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
         extra = router_losses(output, self.model.method)
-        parts = {"loss": nll} | extra
+        parts = {"loss": nll} | extra | routing_facts(output)
         return {
             "loss": nll + weigh(extra, self.model.method),
             "metrics": {name: part.detach() for name, part in parts.items()},
