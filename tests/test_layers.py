@@ -21,8 +21,9 @@ ALLOWED = {
     "cost": {"errors", "spec", "record"},
     "data": {"errors", "resources", "spec", "record"},
     "model": {"errors", "spec"},
-    "upcycle": {"errors", "spec", "record", "model"},
+    "upcycle": {"errors", "spec", "record", "cost", "model"},
     "train": {"errors", "spec", "record", "model", "data"},
+    "hf": {"errors", "spec", "record", "model"},
     "methods": {"errors", "spec", "record", "data", "model", "upcycle", "train"},
     "evaluate": {"errors", "spec", "record", "data", "model"},
     "run": {

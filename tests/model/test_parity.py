@@ -1,23 +1,42 @@
-"""Parity with transformers: Llama for the dense model, Mixtral for FFN experts, float32."""
+"""Parity with transformers, float32: logits, loss and the gradient of every weight.
 
+Their model is drawn at random (norms too, so that an unused weight shows), ours holds its weights.
+Not covered, because we have no such thing: sliding windows shorter than the text (Mistral), biases
+(GPT-J's are zero here), norms on queries and keys (OLMoE's are taken out of the reference), a
+factor on the logits (Cohere's is 1 here), rotary positions on part of a head (GPT-J).
+"""
+
+import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+from torch import nn
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    GPTJConfig,
+    GPTJForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    OlmoeConfig,
+    OlmoeForCausalLM,
+)
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from bam_lab.hf.names import COHERE, GPT_J, LLAMA, MISTRAL, MIXTRAL, OLMOE, Family, from_hf, to_hf
+from bam_lab.model.checkpoint import build
 from bam_lab.model.losses import next_token_loss
-from tests.model.cases import DENSE, EXPERTS, btx, model_of, text, top_k
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
+from tests.model.cases import DENSE, EXPERTS, btx, shape, sparse_upcycling, text, top_k
 
-LAYER = {
-    "attention_norm": "input_layernorm.weight",
-    "ffn_norm": "post_attention_layernorm.weight",
-    "attention.query": "self_attn.q_proj.weight",
-    "attention.key": "self_attn.k_proj.weight",
-    "attention.value": "self_attn.v_proj.weight",
-    "attention.output": "self_attn.o_proj.weight",
-}
-DENSE_FFN = {f"ffn.{name}": f"mlp.{name}_proj.weight" for name in ("gate", "up", "down")}
+LENGTH = 140
 
 
-def config_of(spec):
+def config_of(spec: ModelSpec) -> dict[str, object]:
     return {
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.dim,
@@ -27,57 +46,144 @@ def config_of(spec):
         "num_key_value_heads": spec.num_kv_heads,
         "head_dim": spec.head_dim,
         "rms_norm_eps": spec.norm_eps,
-        "rope_theta": spec.rope_theta,
         "rope_parameters": {"rope_type": "default", "rope_theta": spec.rope_theta},
         "max_position_embeddings": spec.max_seq_len,
-        "tie_word_embeddings": False,
+        "tie_word_embeddings": spec.tie_embeddings,
         "attn_implementation": "eager",
+        "pad_token_id": None,  # a padding token would get no gradient
+        "bos_token_id": None,
+        "eos_token_id": None,
     }
 
 
-def translated(model, layer_names):
-    state = model.state_dict()
-    found = {
-        "model.embed_tokens.weight": state["embedding"],
-        "model.norm.weight": state["final_norm"],
-        "lm_head.weight": state["lm_head"],
-    }
-    for i in range(model.spec.num_layers):
-        for ours, theirs in layer_names.items():
-            found[f"model.layers.{i}.{theirs}"] = state[f"layers.{i}.{ours}"]
-    return found
+def randomised(reference: nn.Module) -> nn.Module:
+    """Draw every weight; biases, which ours has not, are zero."""
+    generator = torch.Generator().manual_seed(0)
+    for name, parameter in reference.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        else:
+            nn.init.normal_(parameter, std=0.2, generator=generator)
+            parameter.data += 1.0 * (parameter.ndim == 1)
+    return reference.eval()
 
 
-def assert_same(model, reference):
-    tokens = text(length=140)
+def converted(
+    reference: nn.Module, family: Family, spec: ModelSpec, method: MethodSpec = DENSE
+) -> Transformer:
+    """Return our model of their weights; no weight of either may be left over."""
+    state = {name: p.detach() for name, p in reference.named_parameters()}
+    weights = {name: tensor for name, tensor in state.items() if not name.endswith("bias")}
+    ours = from_hf(weights, family, spec)
+    back = to_hf(ours, family, spec)
+    assert back.keys() == weights.keys()
+    for name, tensor in weights.items():
+        assert torch.equal(back[name], tensor), name
+    return build(spec, method, 1 if method == DENSE else EXPERTS, ours)
+
+
+def assert_same(model: Transformer, reference: nn.Module, family: Family) -> None:
+    """Compare logits, loss and gradients at the default tolerance."""
+    tokens = text(length=LENGTH)
     torch.testing.assert_close(model.logits(model(tokens).hidden), reference(tokens).logits)
     loss = next_token_loss(model(tokens[:, :-1]).hidden, model.lm_head_weight, tokens[:, 1:])
-    torch.testing.assert_close(loss, reference(tokens, labels=tokens).loss)
+    wanted = reference(tokens, labels=tokens).loss
+    torch.testing.assert_close(loss, wanted)
+    loss.backward()
+    wanted.backward()
+    theirs = from_hf({n: p.grad for n, p in reference.named_parameters()}, family, model.spec)
+    for name, parameter in model.named_parameters():
+        assert parameter.grad.norm() > 0, name
+        torch.testing.assert_close(parameter.grad, theirs[name], msg=lambda m, n=name: f"{n}: {m}")
 
 
-def test_dense_serial_is_llama():
-    model = model_of(DENSE, "serial")
-    reference = LlamaForCausalLM(LlamaConfig(**config_of(model.spec))).eval()
-    missing = reference.load_state_dict(translated(model, LAYER | DENSE_FFN), strict=True)
-    assert not missing.missing_keys
-    ours, theirs = (sum(p.numel() for p in m.parameters()) for m in (model, reference))
-    assert ours == theirs
-    assert_same(model, reference)
+def test_llama():
+    """The serial dense model."""
+    spec = shape("serial")
+    reference = randomised(LlamaForCausalLM(LlamaConfig(**config_of(spec))))
+    assert_same(converted(reference, LLAMA, spec), reference, LLAMA)
 
 
-def test_btx_serial_renormalised_top_2_is_mixtral():
-    model = model_of(btx(top_k(2, renormalize=True)), "serial")
-    config = MixtralConfig(
-        **config_of(model.spec), num_local_experts=EXPERTS, num_experts_per_tok=2
+def mistral(spec: ModelSpec, window: int | None) -> nn.Module:
+    config = MistralConfig(**config_of(spec), sliding_window=window)
+    return randomised(MistralForCausalLM(config))
+
+
+@pytest.mark.parametrize("window", [None, LENGTH])
+def test_mistral(window):
+    """Two query heads a key head; a window as long as the text is none."""
+    spec = shape("serial")
+    reference = mistral(spec, window)
+    assert_same(converted(reference, MISTRAL, spec), reference, MISTRAL)
+
+
+def test_a_shorter_window_is_another_model():
+    spec, tokens = shape("serial"), text(length=LENGTH)
+    full, short = (mistral(spec, window)(tokens).logits for window in (None, LENGTH - 10))
+    torch.testing.assert_close(short[:, : LENGTH - 10], full[:, : LENGTH - 10])
+    assert not torch.allclose(short, full)
+
+
+def cohere(spec: ModelSpec) -> nn.Module:
+    config = CohereConfig(**config_of(spec), layer_norm_eps=spec.norm_eps, logit_scale=1.0)
+    return CohereForCausalLM(config)
+
+
+def test_cohere():
+    """The parallel block, LayerNorm, tied embeddings, neighbouring dimensions rotated."""
+    spec = shape("parallel", norm="layer", tie_embeddings=True)
+    reference = randomised(cohere(spec))
+    assert_same(converted(reference, COHERE, spec), reference, COHERE)
+
+
+def test_parallel_dense():
+    """Our parallel block: Cohere's with Llama's norms and an LM head of its own."""
+    spec = shape("parallel")
+    reference = cohere(spec)
+    reference.model.norm = LlamaRMSNorm(spec.dim, spec.norm_eps)
+    for layer in reference.model.layers:
+        layer.input_layernorm = LlamaRMSNorm(spec.dim, spec.norm_eps)
+    randomised(reference)
+    assert_same(converted(reference, COHERE, spec), reference, COHERE)
+
+
+def test_gpt_j():
+    """The parallel block, an FFN without a gate, LayerNorm; all of a head is rotated."""
+    spec = shape("gelu", dim=32, num_kv_heads=4)
+    config = GPTJConfig(
+        vocab_size=spec.vocab_size,
+        n_positions=spec.max_seq_len,
+        n_embd=spec.dim,
+        n_layer=spec.num_layers,
+        n_head=spec.num_heads,
+        n_inner=spec.ffn_dim,
+        rotary_dim=spec.head_dim,
+        activation_function="gelu_new",
+        layer_norm_epsilon=spec.norm_eps,
+        tie_word_embeddings=False,
+        attn_implementation="eager",
     )
-    reference = MixtralForCausalLM(config).eval()
-    state = translated(model, LAYER)
-    for i in range(model.spec.num_layers):
-        ours, theirs = model.layers[i].ffn, f"model.layers.{i}.mlp"
-        state[f"{theirs}.gate.weight"] = ours.router
-        state[f"{theirs}.experts.gate_up_proj"] = torch.cat((ours.gate, ours.up), dim=1)
-        state[f"{theirs}.experts.down_proj"] = ours.down
-    reference.load_state_dict(state, strict=True)
-    ours, theirs = (sum(p.numel() for p in m.parameters()) for m in (model, reference))
-    assert ours == theirs
-    assert_same(model, reference)
+    reference = randomised(GPTJForCausalLM(config))
+    assert_same(converted(reference, GPT_J, spec), reference, GPT_J)
+
+
+def test_mixtral():
+    """Top-2, renormalised: BTX's order."""
+    spec, method = shape("serial"), btx(top_k(2, renormalize=True))
+    config = MixtralConfig(**config_of(spec), num_local_experts=EXPERTS, num_experts_per_tok=2)
+    reference = randomised(MixtralForCausalLM(config))
+    assert_same(converted(reference, MIXTRAL, spec, method), reference, MIXTRAL)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_olmoe(k):
+    """Softmax, then top-k, the rest of the probability lost: BAM's and Sparse Upcycling's order."""
+    spec, method = shape("serial"), sparse_upcycling("all", top_k(k))
+    config = OlmoeConfig(
+        **config_of(spec), num_experts=EXPERTS, num_experts_per_tok=k, norm_topk_prob=False
+    )
+    reference = OlmoeForCausalLM(config)
+    for layer in reference.model.layers:
+        layer.self_attn.q_norm = layer.self_attn.k_norm = nn.Identity()
+    randomised(reference)
+    assert_same(converted(reference, OLMOE, spec, method), reference, OLMOE)
