@@ -7,14 +7,14 @@ What is unusual:
 - with shared keys and values, the experts' query heads share the key-value heads as in
   grouped-query attention, so E * H query heads read K heads.
 - top-k with shared keys and values computes A query slots a token, each by its chosen expert.
-- top-k with keys and values per expert takes the soft path with the unchosen gates at zero: each
-  expert needs keys and values at every earlier token, whoever chose it. The queries and outputs of
-  unchosen experts are computed for nothing; they count as executed work.
+- top-k with keys and values per expert gathers each expert's queries (`gathered_attention.py`):
+  every expert needs keys and values at every earlier token, whoever chose it, but queries and
+  outputs only where it is chosen.
 
 Matrix products executed for N tokens (out x in, multiply-adds N * out * in): queries E*H*C x D
-(top-k shared: A*H*C x D), keys and values 2*K*C x D (per expert: E times), attention as in
-`causal_attention.py` over H heads (soft, per expert: E*H; top-k shared: A*H), output D x E*H*C
-(top-k shared: A times D x H*C), router E x D.
+(top-k: A*H*C x D), keys and values 2*K*C x D (per expert: E times), attention as in
+`causal_attention.py` over H heads (soft: E*H; top-k shared: A*H; top-k per expert: as in
+`gathered_attention.py`), output D x E*H*C (top-k: A times D x H*C), router E x D.
 
 Shapes: B batch, T tokens, D dim, H heads, K key-value heads, G = H / K, C head_dim, E experts,
 A active.
@@ -29,7 +29,8 @@ from torch import Tensor, nn
 
 from bam_lab.model.causal_attention import causal_attention
 from bam_lab.model.context import Context
-from bam_lab.model.grouped import combine, group, grouped_linear
+from bam_lab.model.gathered_attention import gathered_attention, plan
+from bam_lab.model.grouped import Groups, combine, group, grouped_linear
 from bam_lab.model.layers import Rope, project, rotate, to_compute
 from bam_lab.model.router import Routing, check_router, route
 from bam_lab.spec.model import ModelSpec
@@ -85,9 +86,9 @@ class AttentionExperts(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], Routing]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
         routing = route(normed, self.router, self.router_spec)
-        if self.kv == "shared" and not isinstance(self.router_spec, SoftRouter):
-            return self._chosen(x, routing, context.rope), routing
-        return self._all(x, routing.gates, context.rope), routing
+        if isinstance(self.router_spec, SoftRouter):
+            return self._all(x, routing.gates, context.rope), routing
+        return self._chosen(x, routing, context.rope), routing
 
     def _all(self, x: Tensor, gates: Tensor, rope: Rope) -> Tensor:
         b, t, _ = x.shape
@@ -103,12 +104,30 @@ class AttentionExperts(nn.Module):
         experts, active = self.query.shape[0], routing.chosen.shape[-1]
         groups = group(routing.chosen.flatten(0, 1), experts, x.dtype)
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
-        q = grouped_linear(tokens, self.query, groups).index_select(0, groups.inverse)
+        q = grouped_linear(tokens, self.query, groups)
         k, v = project(x, self.key, self.value)
-        y = attend(q.view(b, t, active, -1), k, v, rope, self.spec)  # B T A H*C
-        y = grouped_linear(y.flatten(0, 2).index_select(0, groups.order), self.output, groups)
+        if self.kv == "shared":
+            q = q.index_select(0, groups.inverse).view(b, t, active, -1)
+            y = attend(q, k, v, rope, self.spec).flatten(0, 2)  # N*A H*C
+            y = y.index_select(0, groups.order)
+        else:
+            y = self._gathered(q, k, v, routing, groups, rope)
+        y = grouped_linear(y, self.output, groups)
         gates = routing.gates.gather(-1, routing.chosen).flatten(0, 1)
         return combine(y, gates, groups).view(b, t, d)
+
+    def _gathered(
+        self, q: Tensor, k: Tensor, v: Tensor, routing: Routing, groups: Groups, rope: Rope
+    ) -> Tensor:
+        """Attend with queries in sorted order (Q H*C), and return them so."""
+        b, t, active = routing.chosen.shape
+        heads, c = self.spec.num_kv_heads, self.spec.head_dim
+        places = groups.order // active % t
+        turn = None if rope is None else (rope[0][places], rope[1][places])
+        q = rotate(q.view(1, q.shape[0], -1, c), turn).view_as(q)
+        k = rotate(k.view(b, t, -1, c), rope)
+        k, v = (x.view(b, t, -1, c).transpose(1, 2).reshape(-1, heads, t, c) for x in (k, v))
+        return gathered_attention(q, k, v, plan(groups, routing.chosen, self.query.shape[0], heads))
 
 
 def attend(

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from bam_lab.spec.model import ModelSpec
 
-Rope = tuple[Float[Tensor, "T C"], Float[Tensor, "T C"]] | None
-"""Cosines and signed sines; None where positions are learned and nothing is rotated."""
+Rope = tuple[Float[Tensor, "*B T C"], Float[Tensor, "*B T C"]] | None
+"""Cosines and signed sines, of each row where rows stand at different positions; None where
+positions are learned and nothing is rotated."""
 
 
 def norm(
@@ -78,7 +79,7 @@ def rotate(x: Float[Tensor, "B T N C"], rope: Rope) -> Float[Tensor, "B T N C"]:
     """Turn each head by its position's angles; without them, leave it as it is."""
     if rope is None:
         return x
-    cos, sin = (table.to(x.dtype).unsqueeze(1) for table in rope)  # T 1 C
+    cos, sin = (table.to(x.dtype).unsqueeze(-2) for table in rope)  # T 1 C
     rotated: Tensor = _Rotate.apply(x, cos, sin)  # type: ignore[no-untyped-call]
     return rotated
 
@@ -86,6 +87,9 @@ def rotate(x: Float[Tensor, "B T N C"], rope: Rope) -> Float[Tensor, "B T N C"]:
 def project(x: Float[Tensor, "B T D"], *weights: Tensor) -> tuple[Tensor, ...]:
     """Multiply by several weights (..., out, in) in one matrix product; split the result."""
     flat = [weight.reshape(-1, weight.shape[-1]) for weight in weights]
+    if len({weight.requires_grad for weight in flat}) > 1:
+        # One product over frozen and trained weights would compute the gradients of both.
+        return tuple(F.linear(x, weight) for weight in flat)
     return torch.split(F.linear(x, torch.cat(flat)), [weight.shape[0] for weight in flat], -1)
 
 

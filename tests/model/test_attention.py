@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bam_lab.model import gathered_attention
 from bam_lab.model.attention import AttentionExperts
 from bam_lab.model.attention_reference import attention_experts_reference, attention_reference
 from bam_lab.model.causal_attention import causal_attention
@@ -38,6 +39,33 @@ def test_attention_experts_equal_the_loop(router, kv, kv_heads):
     x = torch.randn(2, 130, 16, generator=generator).requires_grad_()
     weights = torch.randn(2, 130, 16, generator=generator)
     y, routing = module(x, x, context_of(130))
+    wanted = attention_experts_reference(module, x, routing.gates, rope_of(130))
+    torch.testing.assert_close(y, wanted)
+    inputs = (x, *module.parameters())
+    for got, want in zip(
+        gradients(y, weights, *inputs), gradients(wanted, weights, *inputs), strict=True
+    ):
+        torch.testing.assert_close(got, want, rtol=GRADIENT_RTOL, atol=GRADIENT_ATOL)
+
+
+@pytest.mark.parametrize("router", ["top-1", "top-2"])
+@pytest.mark.parametrize("kept", [0, 1024])
+def test_gathered_queries_of_uneven_experts_equal_the_loop(router, kept, monkeypatch):
+    """One expert takes nearly all of a row, one nothing at all; more than one chunk and tile."""
+    monkeypatch.setattr(gathered_attention, "CHUNK", 4)
+    monkeypatch.setattr(gathered_attention, "KEPT_UP_TO", kept)
+    module = filled(AttentionExperts(shape(), ROUTERS[router], "per_expert", EXPERTS))
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(3, 130, 16, generator=generator)
+    with torch.no_grad():
+        module.router[0], module.router[3] = 0.0, -module.router[1]
+        module.router[2] = 0.0
+        x[:, :, 0], module.router[1, 0], module.router[0, 0] = 1.0, -20.0, 3.0
+        x[0] = x[0, 100]
+    x.requires_grad_()
+    weights = torch.randn(x.shape, generator=generator)
+    y, routing = module(x, x, context_of(130))
+    assert (routing.chosen == 1).sum() == 0
     wanted = attention_experts_reference(module, x, routing.gates, rope_of(130))
     torch.testing.assert_close(y, wanted)
     inputs = (x, *module.parameters())
