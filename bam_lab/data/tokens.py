@@ -21,6 +21,7 @@ from bam_lab.data.corpus import read_documents, read_manifest
 from bam_lab.data.fetch import sha256
 from bam_lab.data.split import SPLITS
 from bam_lab.record.files import explained, make_folder, write_json
+from bam_lab.spec.model import END_OF_TEXT_ID
 
 MANIFEST = "tokens.json"
 DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("source", "<i4")])
@@ -75,7 +76,7 @@ def encode_corpus(
     result = TokensManifest(
         digest.hexdigest(),
         tokenizer.get_vocab_size(),
-        tokenizers.END_OF_TEXT_ID,
+        END_OF_TEXT_ID,
         sources,
         counts,
     )
@@ -115,7 +116,7 @@ def _encode(
     while batch := list(itertools.islice(rows, _TOGETHER)):
         encodings = tokenizer.encode_batch_fast([row["text"] for row in batch])
         for row, encoding in zip(batch, encodings, strict=True):
-            ids = np.array([*encoding.ids, tokenizers.END_OF_TEXT_ID], dtype=dtype)
+            ids = np.array([*encoding.ids, END_OF_TEXT_ID], dtype=dtype)
             size = len(row["text"].encode())
             index.append((position, len(ids) - 1, size, sources.index(row["source"])))
             pieces.append(ids)

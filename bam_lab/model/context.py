@@ -64,6 +64,18 @@ class Cached(NamedTuple):
     rule: RoutingRule
 
 
+class Prompt(NamedTuple):
+    """Mark a pass over prompts and what follows them, decided as in generation; its oracle.
+
+    Attributes:
+        length: tokens of the prompt, the same in every row.
+        rule: how methods that route segments decide for the tokens behind it.
+    """
+
+    length: int
+    rule: RoutingRule
+
+
 class Context(NamedTuple):
     """Hold what a layer may need beside its input.
 
@@ -72,9 +84,11 @@ class Context(NamedTuple):
         tokens: the tokens themselves, for routers that hash them.
         draw: None under the inference rule.
         cached: None but in generation.
+        prompt: None but where generation is followed without a cache.
     """
 
     rope: Rope
     tokens: Int[Tensor, "B T"]
     draw: Draw | None = None
     cached: Cached | None = None
+    prompt: Prompt | None = None

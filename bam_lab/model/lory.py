@@ -1,36 +1,52 @@
 """Lory: one FFN a segment, merged of all experts by the segment before it (arXiv:2405.03133 §3).
 
 What is unusual:
-- routing combines parameters, not outputs, and decides once a segment, from the mean of the FFN's
-  inputs over the segment before: a token's FFN is settled before its segment begins;
-- the first segment has none before it. `own_mean` (the paper's, App. A) takes its own mean, with no
-  gradient to that decision; its tokens then see later ones of the segment in the forward pass.
-  `uniform` weighs all experts alike and is causal;
-- held-out text is scored by the rule of training: routed again at every segment, not once from a
-  prompt;
-- experts are merged in float32 also under autocast: gates rounded to bf16 would not sum to 1, and
-  copies of one model would not merge into that model.
+- routing combines parameters, not outputs, and decides once a segment (`segments.py` says how, and
+  what decides for the first one; `merged.py` merges);
+- `prefix` routing decides once a sequence, from the first segment. Of its tokens' loss that
+  decision gets no gradient under `own_mean`, as under `causal` routing;
+- held-out text is scored by the rule of training, routed again at every segment. Generation knows
+  two rules (Tables 6, 9): `segment` goes on like that; `prompt` decides once, by the mean over the
+  whole prompt, and keeps that one FFN for every later token. The paper does not state by which FFN
+  the prompt itself goes; here it goes by the rule of training, under both.
 
-A last, shorter segment is filled with zeros, which nobody reads. Matrix products executed for a
-sequence of N segments: router N x E x D, merging N x E x 3 F D, and a SwiGLU for each of N x S
-places.
+A last, shorter segment is filled with zeros, which nobody reads. Under `bos` the first place of
+every row is an end-of-text token, a segment of its own. Matrix products executed for a sequence of
+N segments: router P x E x D, and `merged.py`'s for P groups; P is N, or N + 1 under `bos`. Under
+`prefix`: one decision, and two groups without filling (one under `bos`, or within a segment).
 
-Shapes: B batch, T tokens, N segments, S segment_len, M = B * N, D dim, F ffn_dim, E experts.
+Shapes: B batch, T tokens, N segments, S segment_len, P decisions, D dim, F ffn_dim, E experts.
 """
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from bam_lab.model.context import Context
-from bam_lab.model.layers import to_compute
-from bam_lab.model.router import Routing, route
-from bam_lab.spec.methods import LoryMethod
+from bam_lab.model.context import Cached, Context, Prompt, RoutingRule
+from bam_lab.model.merged import merge, merged_swiglu
+from bam_lab.model.router import Routing, everyone, route
+from bam_lab.model.segments import SOFT, decide, decide_once, mean_of, segments
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import SoftRouter
+from bam_lab.spec.segments import LoryMethod
 
-SOFT = SoftRouter(score="softmax", select="all")
+
+class MergedState(NamedTuple):
+    """Hold what generation keeps of one layer: one merged FFN a row, and the segment so far.
+
+    Attributes:
+        gate_up: gate and up of the FFN of the tokens to come, in compute precision.
+        down: its down projection.
+        total: sum of the FFN's inputs over the current segment.
+        count: tokens of the current segment.
+    """
+
+    gate_up: Float[Tensor, "B O D"]
+    down: Float[Tensor, "B D F"]
+    total: Float[Tensor, "B D"]
+    count: Int[Tensor, " B"]
 
 
 class MergedFFN(nn.Module):
@@ -40,66 +56,175 @@ class MergedFFN(nn.Module):
         """Allocate the weights, uninitialised."""
         super().__init__()
         self.segment_len, self.first_segment = method.segment_len, method.first_segment
+        self.bos = int(method.first_segment == "bos")  # places before the tokens
+        self.prefix = method.routing == "prefix"
         self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
         self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
 
+    @property
+    def stacks(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the experts' three matrices."""
+        return self.gate, self.up, self.down
+
     def forward(
         self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
-    ) -> tuple[Float[Tensor, "B T D"], Routing]:
+    ) -> tuple[Float[Tensor, "B T D"], Routing | None]:
         """Map `x` (in compute precision; `normed` is the same in float32, for the router).
 
-        The routing's places are segments, not tokens.
+        The routing's places are decisions, not tokens; generation returns none.
         """
-        length = min(self.segment_len, x.shape[1])
-        routing = self._route(segments(normed, length).mean(2))
-        gate_up = merge(routing.gates, torch.cat((self.gate, self.up), 1))  # M 2F D
-        down = merge(routing.gates, self.down)  # M D F
-        places = segments(x, length).flatten(0, 1)  # M S D
-        gated, upped = torch.bmm(places, gate_up.transpose(1, 2)).chunk(2, -1)  # M S F
-        y = torch.bmm(F.silu(gated) * upped, down.transpose(1, 2))  # M S D
-        return y.view(x.shape[0], -1, x.shape[2])[:, : x.shape[1]], routing
+        if context.cached is not None:
+            return self._generate(x, normed, context.cached), None
+        if context.prompt is not None:
+            return self._after_prompt(x, normed, context.prompt), None
+        gates, logits = self._decide(normed, None)
+        return self._apply(x, gates), Routing(logits, gates, everyone(logits))
 
-    def _route(self, means: Float[Tensor, "B N D"]) -> Routing:
-        """Weigh the experts of each segment by the mean before it; equal logits are `uniform`."""
-        routing = route(means, self.router, SOFT)
-        own = routing.logits[:, :1].detach()
-        first = own if self.first_segment == "own_mean" else torch.zeros_like(own)
-        logits = torch.cat((first, routing.logits[:, :-1]), 1)  # B N E
-        return Routing(logits, logits.softmax(-1), routing.chosen)
+    def _decide(self, normed: Tensor, prompt: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return gates [B, P, E] by the rule of training, and their logits."""
+        rule = decide_once if self.prefix else decide
+        logits = rule(normed, self.router, self.first_segment, self.segment_len, prompt)
+        return logits.softmax(-1), logits
 
+    def _apply(self, x: Tensor, gates: Tensor) -> Tensor:
+        if self.prefix:
+            # Two decisions of equal value: the first segment's tokens teach the router nothing.
+            cut = x.split(self.segment_len if gates.shape[1] == 2 else x.shape[1], 1)
+            parts = (cut[0], torch.cat(cut[1:], 1)) if len(cut) > 1 else cut
+            ys = [merged_swiglu(p, gates[:, i], *self.stacks) for i, p in enumerate(parts)]
+            return torch.cat(ys, 1)
+        if not self.bos:
+            return self._by_segments(x, gates)
+        first = merged_swiglu(x[:, :1], gates[:, 0], *self.stacks)
+        if x.shape[1] == 1:
+            return first
+        return torch.cat((first, self._by_segments(x[:, 1:], gates[:, 1:])), 1)
 
-def segments(x: Float[Tensor, "B T D"], length: int) -> Float[Tensor, "B N S D"]:
-    """Cut rows into segments of `length` tokens, the last one filled with zeros."""
-    filled = F.pad(x, (0, 0, 0, -x.shape[1] % length))
-    return filled.reshape(x.shape[0], -1, length, x.shape[2])
+    def _by_segments(self, tokens: Tensor, gates: Tensor) -> Tensor:
+        places = segments(tokens, min(self.segment_len, tokens.shape[1]))  # B N S D
+        y = merged_swiglu(places.flatten(0, 1), gates.flatten(0, 1), *self.stacks)
+        return y.view(tokens.shape[0], -1, tokens.shape[2])[:, : tokens.shape[1]]
 
+    def _after_prompt(self, x: Tensor, normed: Tensor, prompt: Prompt) -> Tensor:
+        """Go on after a prompt as generation does, on whole rows: its uncached form."""
+        count = torch.full((x.shape[0],), prompt.length, device=x.device)
+        if prompt.rule == "segment":
+            return self._apply(x, self._decide(normed, count)[0])
+        end = prompt.length + self.bos
+        y = self._apply(x[:, :end], self._decide(normed[:, :end], count)[0])
+        after = prompt_gates(self, normed[:, :end], count)
+        return torch.cat((y, merged_swiglu(x[:, end:], after, *self.stacks)), 1)
 
-def merge(gates: Float[Tensor, "B N E"], weight: Float[Tensor, "E O I"]) -> Float[Tensor, "M O I"]:
-    """Return each segment's weighted sum of the experts' weights, for the products to come."""
-    with torch.autocast(gates.device.type, enabled=False):
-        merged = gates.flatten(0, 1) @ weight.flatten(1)  # M (O I)
-    return to_compute(merged).view(-1, *weight.shape[1:])
-
-
-def merged_ffn_reference(module: MergedFFN, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-    """Go through each row segment by segment: the oracle of `MergedFFN`."""
-    return torch.stack([_row_reference(module, row) for row in x])
-
-
-def _row_reference(module: MergedFFN, row: Float[Tensor, "T D"]) -> Float[Tensor, "T D"]:
-    outputs = []
-    before = None
-    for segment in torch.split(row, module.segment_len):
-        if before is not None:
-            gates = (module.router @ before.mean(0)).softmax(0)
-        elif module.first_segment == "own_mean":
-            gates = (module.router @ segment.mean(0)).softmax(0).detach()
+    def _generate(self, x: Tensor, normed: Tensor, cached: Cached) -> Tensor:
+        if cached.prompt:
+            y, cached.layer.ffn = start(self, x, normed, cached.lengths, cached.rule)
         else:
-            gates = torch.full_like(module.router[:, 0], 1 / len(module.router)).detach()
+            y, cached.layer.ffn = step(self, x, normed, cached.layer.ffn, cached.rule)
+        return y
+
+
+def prompt_gates(
+    module: MergedFFN, normed: Float[Tensor, "B T D"], count: Int[Tensor, " B"]
+) -> Float[Tensor, "B E"]:
+    """Weigh the experts by the mean of each row's first `count` tokens, its prompt."""
+    means = mean_of(normed[:, module.bos :], count)
+    return route(means, module.router, SOFT).gates[:, 0]
+
+
+def start(
+    module: MergedFFN,
+    x: Float[Tensor, "B T D"],
+    normed: Float[Tensor, "B T D"],
+    lengths: Int[Tensor, " B"],
+    rule: RoutingRule,
+) -> tuple[Float[Tensor, "B T D"], MergedState]:
+    """Read prompts by the rule of training, and decide by which FFN their next tokens go.
+
+    Args:
+        module: the layer.
+        x: its inputs, each row's first token at place 0 (under `bos`, that token); what stands
+            behind a shorter prompt is ignored, and its outputs mean nothing.
+        normed: the same in float32, for the router.
+        lengths: places of each row that count, that of `bos` included.
+        rule: `prompt` or `segment`.
+    """
+    count, size = lengths - module.bos, module.segment_len
+    gates, _ = module._decide(normed, count)
+    y = module._apply(x, gates)
+    rows = torch.arange(x.shape[0], device=x.device)
+    current = (count - 1).clamp(min=0) // size  # B, the segment in which the prompt ends
+    places = torch.arange(x.shape[1] - module.bos, device=x.device)
+    inside = (places >= current[:, None] * size) & (places < count[:, None])
+    total = (normed[:, module.bos :] * inside.unsqueeze(-1)).sum(1)
+    if rule == "prompt":
+        after = prompt_gates(module, normed, count)
+    else:
+        after = gates[:, -1] if module.prefix else gates[rows, current + module.bos]
+    return y, MergedState(*_merged(module, after), total, inside.sum(1))
+
+
+def step(
+    module: MergedFFN,
+    x: Float[Tensor, "B 1 D"],
+    normed: Float[Tensor, "B 1 D"],
+    state: MergedState,
+    rule: RoutingRule,
+) -> tuple[Float[Tensor, "B 1 D"], MergedState]:
+    """Map one further token of each row; under `segment` a full segment decides for the next."""
+    gate_up, down, total, count = state
+    full = count == module.segment_len
+    if rule == "segment" and not module.prefix and bool(full.any()):
+        means = total[full].unsqueeze(1) / module.segment_len
+        merged = _merged(module, route(means, module.router, SOFT).gates[:, 0])
+        gate_up, down = (
+            old.index_put((full,), new) for old, new in zip((gate_up, down), merged, strict=True)
+        )
+    # Counting goes on under every rule, so that a state means the same under all.
+    total = total.where(~full.unsqueeze(-1), 0.0) + normed[:, 0]
+    count = count.where(~full, 0) + 1
+    gated, upped = torch.bmm(x, gate_up.mT).chunk(2, -1)
+    y = torch.bmm(F.silu(gated) * upped, down.mT)
+    return y, MergedState(gate_up, down, total, count)
+
+
+def _merged(module: MergedFFN, gates: Float[Tensor, "B E"]) -> tuple[Tensor, Tensor]:
+    gate, up, down = (merge(gates, stack) for stack in module.stacks)
+    return torch.cat((gate, up), 1), down
+
+
+def merged_ffn_reference(
+    module: MergedFFN, x: Float[Tensor, "B T D"], prompt: Prompt | None = None
+) -> Float[Tensor, "B T D"]:
+    """Go through each row token by token: the oracle of `MergedFFN`, after a prompt too."""
+    return torch.stack([_row_reference(module, row, prompt) for row in x])
+
+
+def _row_reference(
+    module: MergedFFN, row: Float[Tensor, "T D"], prompt: Prompt | None
+) -> Float[Tensor, "T D"]:
+    size, bos = module.segment_len, int(module.bos)
+    known = len(row) - bos if prompt is None else prompt.length
+
+    def own(start: int, end: int) -> Tensor:
+        return (module.router @ row[bos + start : bos + end].mean(0)).softmax(0)
+
+    def gates(token: int) -> Tensor:
+        segment = 0 if module.prefix else token // size
+        if prompt is not None and prompt.rule == "prompt" and token >= known:
+            return own(0, known)
+        if segment > 0:
+            return own((segment - 1) * size, segment * size)
+        if bos:
+            return (module.router @ row[0]).softmax(0)
+        if module.first_segment == "uniform":
+            return torch.full_like(module.router[:, 0], 1 / len(module.router)).detach()
+        return own(0, min(size, known)) if token >= size else own(0, min(size, known)).detach()
+
+    outputs = []
+    for place, x in enumerate(row):
         stacks = (module.gate, module.up, module.down)
-        gate, up, down = (torch.einsum("e,eoi->oi", gates, stack) for stack in stacks)
-        outputs.append((F.silu(segment @ gate.T) * (segment @ up.T)) @ down.T)
-        before = segment
-    return torch.cat(outputs)
+        gate, up, down = (torch.einsum("e,eoi->oi", gates(place - bos), w) for w in stacks)
+        outputs.append(down @ (F.silu(gate @ x) * (up @ x)))
+    return torch.stack(outputs)

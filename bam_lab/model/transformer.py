@@ -19,13 +19,20 @@ from torch import Tensor, nn
 
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
-from bam_lab.model.context import Context, Draw
+from bam_lab.model.context import Context, Draw, Prompt
 from bam_lab.model.ffn import FFNExperts
 from bam_lab.model.hashing import hash_table
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
-from bam_lab.spec.experts import frozen_tensors, misfits, num_experts_of, num_sources, shape_of
+from bam_lab.spec.experts import (
+    frozen_tensors,
+    has_bos,
+    misfits,
+    num_experts_of,
+    num_sources,
+    shape_of,
+)
 from bam_lab.spec.methods import DenseMethod, MethodSpec
-from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 from bam_lab.spec.routers import HashRouter
 
 
@@ -64,7 +71,8 @@ class Transformer(nn.Module):
         if spec.positions == "learned":
             self.position = nn.Parameter(torch.empty(spec.max_seq_len, spec.dim))
         else:
-            cos, sin = rope_tables(spec.max_seq_len, spec.head_dim, spec.rope_theta)
+            places = spec.max_seq_len + has_bos(method)
+            cos, sin = rope_tables(places, spec.head_dim, spec.rope_theta)
             self.register_buffer("rope_cos", cos, persistent=False)
             self.register_buffer("rope_sin", sin, persistent=False)
         self.layers = nn.ModuleList(
@@ -76,25 +84,34 @@ class Transformer(nn.Module):
         for name in frozen_tensors(method, spec.num_layers):
             self.get_parameter(name).requires_grad_(False)
 
-    def forward(self, tokens: Int[Tensor, "B T"], draw: Draw | None = None) -> Output:
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        draw: Draw | None = None,
+        prompt: Prompt | None = None,
+    ) -> Output:
         """Run all layers over `tokens`, at most `max_seq_len` of them a row.
 
-        With `draw` it is a training pass; without, the method's inference rule holds.
+        With `draw` it is a training pass; without, the method's inference rule holds. `prompt` has
+        what follows a prompt decided as in generation. Where the method puts an end-of-text token
+        before the sequence, no hidden state of it is returned; learned positions are the tokens'.
         """
-        t = tokens.shape[1]
+        t, bos = tokens.shape[1], has_bos(self.method)
         assert t <= self.spec.max_seq_len, f"{t} tokens exceed {self.spec.max_seq_len}"
         rope: Rope = None
-        x = F.embedding(tokens, self.embedding)  # B T D
+        places = F.pad(tokens, (int(bos), 0), value=END_OF_TEXT_ID)
+        x = F.embedding(places, self.embedding)  # B T D
         if self.spec.positions == "learned":
-            x = x + self.position[:t]
+            x = x + F.pad(self.position[:t], (0, 0, int(bos), 0))
         else:
-            rope = to_compute(self.rope_cos[:t]), to_compute(self.rope_sin[:t])
-        context = Context(rope, tokens, draw)
+            end = places.shape[1]
+            rope = to_compute(self.rope_cos[:end]), to_compute(self.rope_sin[:end])
+        context = Context(rope, places, draw, prompt=prompt)
         routings = []
         for layer in self.layers:
             x, routing = layer(x, context)
             routings.append(routing)
-        return Output(norm(x, self.final_norm, self.spec), tuple(routings))
+        return Output(norm(x[:, bos:], self.final_norm, self.spec), tuple(routings))
 
     @property
     def lm_head_weight(self) -> Float[Tensor, "V D"]:

@@ -164,6 +164,11 @@ def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:
     return tuple(f"layers.{i}.{part}" for part in parts for i in layers)
 
 
+def has_bos(method: MethodSpec) -> bool:
+    """Return whether an end-of-text token stands before every sequence, inside the model."""
+    return isinstance(method, LoryMethod) and method.first_segment == "bos"
+
+
 def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
     """Return the layers whose FFN is a mixture; the others have a dense one."""
     match method:

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from bam_lab.spec.base import PositiveFloat, PositiveInt, SchemaVersion, Spec
 
+END_OF_TEXT_ID = 0
+"""The token that ends every document; it also stands before a sequence where one is asked for."""
+
 
 class ModelSpec(Spec):
     """Describe one dense transformer.

@@ -8,6 +8,7 @@ import pytest
 from bam_lab.data import corpus, tokenizer, tokens
 from bam_lab.data.split import SPLITS
 from bam_lab.errors import InputError
+from bam_lab.spec.model import END_OF_TEXT_ID
 
 
 def test_trains_to_the_same_bytes(corpus_dir, tokenizer_dir, tmp_path):
@@ -54,7 +55,7 @@ def test_documents_come_back_from_the_arrays(corpus_dir, tokenizer_dir, tokens_d
 def test_text_that_looks_like_end_of_text_is_text(tokenizer_dir):
     loaded = tokenizer.load(tokenizer_dir)
     ids = loaded.encode("a <|endoftext|> b").ids
-    assert tokenizer.END_OF_TEXT_ID not in ids
+    assert END_OF_TEXT_ID not in ids
     assert loaded.decode(ids) == "a <|endoftext|> b"
 
 
