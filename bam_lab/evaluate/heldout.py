@@ -9,22 +9,25 @@ again at every segment; with `first_segment: own_mean` the first one sees its ow
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bam_lab.data.heldout import Windows, windows
+from bam_lab.model.ensemble import Ensemble
 from bam_lab.model.losses import token_nats
 from bam_lab.model.transformer import Transformer
 
 Row = dict[str, Any]
+Model = Transformer | Ensemble
 _ROWS = 16  # windows a forward pass
 
 
 def score(
-    model: Transformer,
+    model: Model,
     tokens_dir: Path,
     domains: Sequence[str],
     split: str,
@@ -64,22 +67,32 @@ def score(
 
 @torch.no_grad()
 def window_nats(
-    model: Transformer, held: Windows, precision: Literal["bf16-mixed", "float32"]
+    model: Model, held: Windows, precision: Literal["bf16-mixed", "float32"]
 ) -> NDArray[np.float32]:
     """Return the nats of each window's targets [N, T]."""
-    device = model.embedding.device
+    device = next(model.parameters()).device
     parts = []
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16-mixed"):
         for rows in torch.split(torch.from_numpy(held.tokens), _ROWS):
             tokens = rows.to(device)
-            hidden = model(tokens[:, :-1]).hidden
-            parts.append(token_nats(hidden, model.lm_head_weight, tokens[:, 1:]).cpu())
+            parts.append(_token_nats(model, tokens[:, :-1], tokens[:, 1:]).cpu())
     nats: NDArray[np.float32] = torch.cat(parts).numpy()
     return nats
 
 
+def _token_nats(model: Model, tokens: Tensor, targets: Tensor) -> Tensor:
+    """Return the nats of each target [B, T] after the tokens up to its place."""
+    match model:
+        case Transformer():
+            return token_nats(model(tokens).hidden, model.lm_head_weight, targets)
+        case Ensemble():
+            return model.token_nats(tokens, targets)
+        case _:
+            assert_never(model)
+
+
 def domain_nats(
-    model: Transformer,
+    model: Model,
     tokens_dir: Path,
     domains: Sequence[str],
     split: str,

@@ -10,8 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bam_lab.model.ensemble import Ensemble
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import BTMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 WEIGHTS, SHAPE = "model.safetensors", "model.json"
@@ -24,7 +25,7 @@ def save(
     num_experts: int,
     folder: Path,
 ) -> None:
-    """Write `state` (a `Transformer`'s) into `folder`, which is made if missing."""
+    """Write the state of a `Transformer` or `Ensemble` into `folder`, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
     shape = {
         "model": spec.model_dump(mode="json", by_alias=True),
@@ -36,7 +37,18 @@ def save(
 
 
 def load(folder: Path) -> Transformer:
-    """Read the model that `save` wrote.
+    """Read the dense model or mixture that `save` wrote.
+
+    Raises:
+        ValueError: the weights are not whole.
+    """
+    model = load_any(folder)
+    assert isinstance(model, Transformer), f"{folder} holds an ensemble"
+    return model
+
+
+def load_any(folder: Path) -> Transformer | Ensemble:
+    """Read whatever model `save` wrote.
 
     Raises:
         ValueError: the weights are not whole.
@@ -48,6 +60,10 @@ def load(folder: Path) -> Transformer:
         state = load_file(folder / WEIGHTS)
     except SafetensorError as error:
         raise ValueError(f"{WEIGHTS}: {error}") from error
+    if isinstance(method, BTMMethod):
+        ensemble = Ensemble(spec, method, shape["num_experts"])
+        ensemble.load_state_dict(state)
+        return ensemble
     return build(spec, method, shape["num_experts"], state)
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from bam_lab.model.context import Draw
 from bam_lab.model.losses import next_token_loss, router_losses, token_nats, weigh
 from bam_lab.model.transformer import Transformer
 
@@ -29,22 +30,37 @@ def traced_flops(
 ) -> int:
     """Return the FLOPs of one training step (forward, loss, backward) or of one evaluation.
 
-    A product that autocast would run in bf16 counts the same in float32.
+    The step is the first, its noise drawn from seed 0. A product that autocast would run in bf16
+    counts the same in float32.
 
     Raises:
         NotImplementedError: a matrix product ran that has no formula.
     """
-    counter, guard = FlopCounterMode(display=False, custom_mapping=_formulas()), _Guard()  # type: ignore[no-untyped-call]
-    with counter, guard:
+
+    def work() -> None:
         if training:
-            output = model(tokens)
+            output = model(tokens, Draw(0, torch.Generator(tokens.device).manual_seed(0)))
             loss = next_token_loss(output.hidden, model.lm_head_weight, targets)
             total = loss + weigh(router_losses(output, model.method), model.method)
             total.backward()  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 token_nats(model(tokens).hidden, model.lm_head_weight, targets)
+
+    ran = counted_flops(work)
     model.zero_grad()
+    return ran
+
+
+def counted_flops(work: Callable[[], object]) -> int:
+    """Return the FLOPs of whatever `work` does.
+
+    Raises:
+        NotImplementedError: a matrix product ran that has no formula.
+    """
+    counter, guard = FlopCounterMode(display=False, custom_mapping=_formulas()), _Guard()  # type: ignore[no-untyped-call]
+    with counter, guard:
+        work()
     return int(counter.get_total_flops())
 
 
