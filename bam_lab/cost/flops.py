@@ -1,13 +1,15 @@
 """FLOPs of one token, in three conventions that are never mixed.
 
 - `model`: what the mathematics needs. Causal attention reads (T+1)/2 keys on average; active
-  experts only; the LM head counts, the embedding look-up is 0; backward is twice forward; no
-  recompute, no optimizer. Matching uses this one.
+  experts only; the LM head counts, the embedding look-up is 0; backward is twice forward, less the
+  weight gradients of frozen experts; no recompute, no optimizer. Matching uses this one.
 - `executed`: what our code runs on a CPU, equal to a traced count. Up to `BLOCKED_UP_TO` tokens
   attention goes by blocks of rows, each over the keys up to its end; beyond (and on a GPU) it reads
   all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.
-  Experts that run although their gate is zero count too, and the places that fill up Lory's last
-  segment.
+  Gathered queries (`model/gathered_attention.py`) read keys by where an expert's queries stand:
+  counted as if every expert's stood evenly over a sequence, filling included. Experts that run
+  although their gate is zero count too, and the places that fill up Lory's last segment. So do choices that a capacity limit drops, although they do not run: how many is the
+  text's doing, and a run logs their share.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
 
 A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activations, softmax, gates)
@@ -16,11 +18,12 @@ counts 0 in the first two. Lory's merging counts in both: 6 * E * dim * ffn_dim 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 from bam_lab.cost.layer import LayerExperts, layers_of
-from bam_lab.cost.params import ffn_params, key_params, query_params
+from bam_lab.cost.params import expert_params, key_params, query_params
 from bam_lab.cost.printed import printed_forward
 from bam_lab.spec.experts import shape_of
 from bam_lab.spec.methods import BAMMethod, BTMMethod, DenseMethod, MethodSpec
@@ -29,6 +32,9 @@ from bam_lab.spec.model import ModelSpec
 BLOCK = 64
 BLOCKED_UP_TO = 1024
 """Both as `model/causal_attention.py` has them; a test compares."""
+
+TILE, FILL, KEYS = 64, 16, 64
+"""All as `model/gathered_attention.py` has them."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +57,24 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
         return _ensemble(model, method, num_experts, seq_len)
     model = shape_of(method, model)
     needed = layers_of(method, num_experts, model.num_layers)
-    run = [_executed_experts(method, experts) for experts in needed]
+    trained = layers_of(method, num_experts, model.num_layers, "training")
     queries = model.num_heads * model.head_dim
     # 2 products (scores, weighted values) x 2 FLOPs x (T+1)/2 keys.
     causal = sum(experts.query_active for experts in needed) * queries * 2 * (seq_len + 1)
-    forward, backward = _executed_keys(seq_len)
-    reads = sum(experts.query_active for experts in run) * queries * 2
-    needed_products = _products(model, needed, num_experts, seq_len, filling=False)
-    run_products = _products(model, run, num_experts, seq_len, filling=True)
+    # Forward 2 products; backward 4, or 5 where the scores are computed again.
+    reads = sum(read_keys(experts, seq_len) for experts in needed) * queries * 2
+    products_trained = 6 if seq_len <= BLOCKED_UP_TO else 7
+
+    def products(layers: Sequence[LayerExperts], filling: bool) -> Fraction:
+        return _products(model, layers, num_experts, seq_len, filling)
+
+    model_training = 3 * (products(trained, False) + causal) - _spared(model, trained)
+    run_training = 3 * products(trained, True) - _spared(model, trained)
     return FlopCount(
-        model_forward=round(needed_products + causal),
-        model_training=round(3 * (needed_products + causal)),
-        executed_forward=round(run_products) + round(reads * forward),
-        executed_training=round(3 * run_products) + round(reads * (forward + backward)),
+        model_forward=round(products(needed, False) + causal),
+        model_training=round(model_training),
+        executed_forward=round(products(needed, True)) + round(reads * 2),
+        executed_training=round(run_training) + round(reads * products_trained),
         printed_forward=printed_forward(model, method, num_experts, seq_len),
     )
 
@@ -95,27 +106,41 @@ def _products(
         places = decisions * segment if segment and filling else 1
         total += experts.query_active * query_params(model)
         total += experts.key * key_params(model)
-        total += experts.ffn_active * ffn_params(model) * places
+        total += experts.ffn_active * expert_params(model, experts) * places
         total += experts.routers * model.dim * num_experts * decisions
-        total += experts.ffn * ffn_params(model) * decisions if segment else 0
+        total += experts.ffn * expert_params(model, experts) * decisions if segment else 0
     return 2 * total
 
 
-def _executed_experts(method: MethodSpec, needed: LayerExperts) -> LayerExperts:
-    """Return the modules that really run.
+def _spared(model: ModelSpec, layers: Sequence[LayerExperts]) -> Fraction:
+    """Count the products that would give the gradients of frozen weights."""
+    total = Fraction(0)
+    for experts in layers:
+        frozen = experts.frozen
+        total += experts.ffn_active * expert_params(model, experts) * ("ffn" in frozen)
+        total += experts.query_active * query_params(model) * ("query" in frozen)
+        total += experts.key * key_params(model) * ("key" in frozen)
+    return 2 * total
 
-    With keys and values per expert, top-k attention takes the soft path (`model/attention.py`).
-    """
-    if isinstance(method, BAMMethod) and method.kv == "per_expert":
-        return replace(needed, query_active=needed.query)
-    return needed
+
+def read_keys(experts: LayerExperts, seq_len: int) -> float:
+    """Return how many keys the queries of one token read in one product, over all experts."""
+    if experts.gathered:
+        return _gathered_keys(experts, seq_len)
+    return experts.query_active * (kept_keys(seq_len) or seq_len)
 
 
-def _executed_keys(seq_len: int) -> tuple[float, float]:
-    """Return how many keys a token reads, over all attention products of forward and backward."""
-    if seq_len > BLOCKED_UP_TO:
-        return 2 * seq_len, 5 * seq_len
-    return 2 * kept_keys(seq_len), 4 * kept_keys(seq_len)
+def _gathered_keys(experts: LayerExperts, seq_len: int) -> float:
+    """Count them for queries that stand evenly over the sequence, alike for all experts."""
+    every = Fraction(experts.query, experts.query_active)  # tokens between two queries of an expert
+    queries = ceil(seq_len / every)
+    total = 0
+    for left in range(0, queries, TILE):
+        end = min(left + TILE, queries)
+        places = -(-(end - left) // FILL) * FILL
+        keys = -(-min(ceil(end * every), seq_len) // KEYS) * KEYS
+        total += places * min(keys, seq_len)
+    return experts.query * total / seq_len
 
 
 def kept_keys(seq_len: int) -> float:

@@ -7,10 +7,11 @@ process itself (interpreter, torch, lightning) is a measured constant.
 
 from dataclasses import dataclass
 
-from bam_lab.cost.flops import kept_keys
+from bam_lab.cost.flops import BLOCKED_UP_TO, read_keys
 from bam_lab.cost.layer import LayerExperts, layers_of
-from bam_lab.cost.params import count
+from bam_lab.cost.params import count, frozen_params
 from bam_lab.spec.experts import num_sources, shape_of
+from bam_lab.spec.laws import Rule
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -59,12 +60,13 @@ def training(
     Activations are taken as float32; bf16 autocast keeps half of them but adds bf16 weights.
     """
     params = count(model, method, num_experts).total
+    trained = params - frozen_params(model, method, num_experts)
     tokens = batch_sequences * model.max_seq_len
     return MemoryEstimate(
         weights=4 * params,
-        gradients=4 * params,
-        optimizer=8 * params,
-        activations=tokens * sum(_saved_bytes(model, method, num_experts)),
+        gradients=4 * trained,
+        optimizer=8 * trained,
+        activations=tokens * sum(_saved_bytes(model, method, num_experts, "training")),
         logits=_logits_bytes(model),
         process=PROCESS_BYTES,
     )
@@ -77,7 +79,7 @@ def evaluation(model: ModelSpec, method: MethodSpec, num_experts: int) -> Memory
         weights=4 * count(model, method, num_experts).total,
         gradients=0,
         optimizer=0,
-        activations=tokens * max(_saved_bytes(model, method, num_experts)),
+        activations=tokens * max(_saved_bytes(model, method, num_experts, "inference")),
         logits=_logits_bytes(model),
         process=PROCESS_BYTES,
     )
@@ -98,24 +100,25 @@ def upcycling(
     )
 
 
-def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int) -> list[int]:
+def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int, rule: Rule) -> list[int]:
     """Return what autograd keeps of one token in each layer.
 
     All in float32 but for the attention probabilities, which stay in bf16.
     """
     model = shape_of(method, model)
-    layers = layers_of(method, num_experts, model.num_layers)
+    layers = layers_of(method, num_experts, model.num_layers, rule)
     return [_saved_bytes_of(model, experts, num_experts) for experts in layers]
 
 
 def _saved_bytes_of(model: ModelSpec, experts: LayerExperts, num_experts: int) -> int:
     queries = model.num_heads * model.head_dim
     keys = model.num_kv_heads * model.head_dim
-    attention = experts.query * 4 * queries + experts.key * 3 * keys
-    ffn = experts.ffn_active * (4 * model.ffn_dim + 2 * model.dim)
+    attention = experts.query_active * 4 * queries + experts.key * 3 * keys
+    ffn = round(experts.ffn_active * (4 * model.ffn_dim // experts.ffn_parts + 2 * model.dim))
     if experts.segment_len:  # the merged weights
         ffn += 3 * model.dim * model.ffn_dim // experts.segment_len
-    probabilities = experts.query * model.num_heads * kept_keys(model.max_seq_len)
+    kept = model.max_seq_len <= BLOCKED_UP_TO
+    probabilities = model.num_heads * read_keys(experts, model.max_seq_len) if kept else 0
     plain = 4 * model.dim + attention + ffn + 4 * experts.routers * num_experts
     return 4 * plain + 2 * round(probabilities)
 

@@ -19,7 +19,7 @@ class ParamCount:
     """Hold the three counts of one model.
 
     Attributes:
-        total: every trained number.
+        total: every number, trained or frozen.
         active: those one token uses, embeddings, head and all routers included.
         active_printed: the same with one router a block, as arXiv:2408.08274 Table 9 does.
     """
@@ -65,6 +65,16 @@ def dense_ffn_dim(
     return max(round((target - one) / (two - one)) + 1, 1)
 
 
+def frozen_params(model: ModelSpec, method: MethodSpec, num_experts: int) -> int:
+    """Count the parameters that the mixture phase does not train."""
+    return sum(
+        experts.ffn * expert_params(model, experts) * ("ffn" in experts.frozen)
+        + experts.query * query_params(model) * ("query" in experts.frozen)
+        + experts.key * key_params(model) * ("key" in experts.frozen)
+        for experts in layers_of(method, num_experts, model.num_layers)
+    )
+
+
 def embedding_params(model: ModelSpec) -> int:
     """Count the input embedding, with that of the positions where these are learned."""
     positions = model.max_seq_len if model.positions == "learned" else 0
@@ -91,6 +101,11 @@ def ffn_params(model: ModelSpec) -> int:
     return (3 if model.activation == "swiglu" else 2) * model.dim * model.ffn_dim
 
 
+def expert_params(model: ModelSpec, experts: LayerExperts) -> int:
+    """Count one FFN expert, which may be a part of a dense FFN."""
+    return ffn_params(model) // experts.ffn_parts
+
+
 def _norm_params(model: ModelSpec) -> int:
     return model.dim * (1 if model.block == "parallel" else 2)
 
@@ -100,7 +115,7 @@ def _total_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
         _norm_params(model)
         + experts.query * query_params(model)
         + experts.key * key_params(model)
-        + experts.ffn * ffn_params(model)
+        + experts.ffn * expert_params(model, experts)
         + experts.routers * router
     )
 
@@ -110,6 +125,6 @@ def _active_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
         _norm_params(model)
         + experts.query_active * query_params(model)
         + experts.key * key_params(model)
-        + experts.ffn_active * ffn_params(model)
+        + round(experts.ffn_active * expert_params(model, experts))
         + experts.routers * router
     )

@@ -7,7 +7,7 @@ import torch
 from bam_lab.model.context import Context
 from bam_lab.model.layers import rope_tables
 from bam_lab.model.transformer import Transformer, initialise
-from bam_lab.spec.experts import copies_seed
+from bam_lab.spec.experts import copies_seed, num_sources
 from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
@@ -73,6 +73,18 @@ def lory(first_segment, **settings):
 
 SEGMENT = 10
 METHODS |= {f"lory-{first}": lory(first) for first in ("own_mean", "uniform")}
+METHODS |= {
+    "btx-split-soft": btx(SOFT, expert_layout="split", chunks=2),
+    "btx-split-top-2-renormalized": btx(top_k(2, True), expert_layout="split", chunks=2),
+    "btx-blended-top-2-renormalized": btx(top_k(2, True), expert_layout="blended"),
+    "btx-frozen-soft": btx(SOFT, frozen_experts=True),
+    "btx-frozen-top-2": btx(top_k(2), frozen_experts=True),
+    "bam-shared-frozen-soft": bam("shared", SOFT, frozen_experts=True),
+    "bam-shared-frozen-top-2": bam("shared", top_k(2), frozen_experts=True),
+    "bam-per_expert-frozen-top-1": bam("per_expert", top_k(1), frozen_experts=True),
+    "sparse_upcycling-scratch-top-2": sparse_upcycling("every_other", start="scratch"),
+    "lory-scratch-uniform": lory("uniform", num_experts=EXPERTS, start="scratch"),
+}
 BLOCKS = ("parallel", "serial")
 SHAPES = {block: {"block": block} for block in BLOCKS} | {
     "learned": {"block": "parallel", "positions": "learned"},
@@ -82,8 +94,10 @@ SHAPES = {block: {"block": block} for block in BLOCKS} | {
 CASES = list(itertools.product(METHODS, BLOCKS))
 CASES += [(name, "learned") for name in ("btx-top-1", "bam-per_expert-top-2", "lory-uniform")]
 CASES += [("bam-shared-soft", "layer-norm")]
-OF_EXPERTS = [case for case in CASES if not copies_seed(METHODS[case[0]])]
+OF_EXPERTS = [case for case in CASES if num_sources(METHODS[case[0]], EXPERTS) > 1]
 """The cases that are made of dense experts, which can differ."""
+OF_MODELS = [case for case in CASES if num_sources(METHODS[case[0]], EXPERTS) > 0]
+"""The cases that do not start from scratch."""
 OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
 
 
@@ -95,6 +109,14 @@ def keeps_scale(method: MethodSpec) -> bool:
     if isinstance(method, BAMMethod):
         routers.append(method.attention_router)
     return all(isinstance(r, SoftRouter) or r.renormalize for r in routers)
+
+
+def keeps_copies(method: MethodSpec) -> bool:
+    """Return whether a mixture of equal models is that model.
+
+    Where an expert is a part of a model, those that a token does not choose are missing.
+    """
+    return keeps_scale(method) and getattr(method, "expert_layout", "whole") == "whole"
 
 
 def shape(block: str = "parallel", **changes) -> ModelSpec:

@@ -4,13 +4,22 @@ Capacity limits and expert choice would break the copies law; no such routing ex
 """
 
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 import torch
 
+from bam_lab.errors import SpecError
 from bam_lab.model.checkpoint import build
-from bam_lab.model.transformer import Transformer
-from bam_lab.spec.experts import num_experts_of, num_sources
+from bam_lab.model.ffn import ffn_experts_reference
+from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.spec.experts import (
+    copies_seed,
+    expert_tensors,
+    ffn_parts,
+    num_experts_of,
+    num_sources,
+)
 from bam_lab.spec.methods import BAMMethod
 from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
 from bam_lab.upcycle.origins import (
@@ -29,10 +38,12 @@ from tests.model.cases import (
     METHODS,
     OF_COPIES,
     OF_EXPERTS,
+    OF_MODELS,
+    SOFT,
     bam,
     btx,
     context_of,
-    keeps_scale,
+    keeps_copies,
     lory,
     model_of,
     shape,
@@ -49,9 +60,10 @@ def generator(seed=0):
 def mix(method, dense, seed=0) -> Transformer:
     """Upcycle as many of `dense` as the method reads, with routers that have opinions."""
     method = method.model_copy(update={"router_init_std": 0.5})
-    sources = dense[: num_sources(method, len(dense))]
+    sources = dense[:1] if copies_seed(method) else dense
     spec, states = dense[0].spec, [model.state_dict() for model in sources]
-    return build(spec, method, len(dense), upcycle(method, spec, states, generator(seed)))
+    num_experts = num_experts_of(method, len(sources))
+    return build(spec, method, num_experts, upcycle(method, spec, states, generator(seed)))
 
 
 def logits(model):
@@ -62,12 +74,12 @@ def distinct(block, count=EXPERTS):
     return [model_of(DENSE, block, seed=seed) for seed in range(count)]
 
 
-@pytest.mark.parametrize(("name", "block"), CASES)
+@pytest.mark.parametrize(("name", "block"), OF_MODELS)
 def test_copies(name, block):
     """N copies of the seed model give its logits, whatever the routers, where gates sum to 1."""
     seed_model = model_of(DENSE, block)
     mixture = mix(METHODS[name], [seed_model] * EXPERTS)
-    if keeps_scale(METHODS[name]):
+    if keeps_copies(METHODS[name]):
         torch.testing.assert_close(logits(mixture), logits(seed_model))
     else:
         assert (logits(mixture) - logits(seed_model)).abs().max() > 0.01
@@ -151,15 +163,28 @@ def test_noise_on_copies_moves_experts_apart_and_nothing_else():
 @pytest.mark.parametrize(("name", "block"), OF_EXPERTS)
 def test_permutation(name, block):
     """Experts in another order, with the router's columns, give the same logits."""
-    dense, order = distinct(block), [2, 0, 3, 1]
-    mixture = mix(METHODS[name], dense)
-    permuted = mix(METHODS[name], [dense[i] for i in order])
-    state = mixture.state_dict()
-    routers = {n: t[order] for n, t in state.items() if n.endswith("router")}
+    method, order = METHODS[name], [2, 0, 3, 1]
+    dense = distinct(block)
+    mixture = mix(method, dense)
+    permuted = mix(method, [dense[i] for i in order])
+    state, columns = mixture.state_dict(), columns_of(method, order)
+    routers = {n: t[columns] for n, t in state.items() if n.endswith("router")}
     permuted.load_state_dict(permuted.state_dict() | routers)
     torch.testing.assert_close(logits(permuted), logits(mixture))
-    unpermuted = mix(METHODS[name], [dense[i] for i in order])
-    assert not torch.allclose(logits(unpermuted), logits(mixture))
+    if columns != sorted(columns):
+        unpermuted = mix(method, [dense[i] for i in order])
+        assert not torch.allclose(logits(unpermuted), logits(mixture))
+
+
+def columns_of(method, order):
+    """Return the router columns of dense models in another order.
+
+    A split model takes its parts along; blended experts hold parts of all models, in their order.
+    """
+    if getattr(method, "expert_layout", "whole") == "blended":
+        return list(range(len(order)))
+    parts = range(ffn_parts(method))
+    return [i * len(parts) + part for i in order for part in parts]
 
 
 def differing_in_experts(method, block):
@@ -184,14 +209,20 @@ def test_lory_of_copies_is_lory_of_equal_experts(block, first):
     torch.testing.assert_close(logits(copies), logits(seed_model))
 
 
+def has_dense_experts(method):
+    layout = getattr(method, "expert_layout", "whole")
+    return layout == "whole" and getattr(method, "first_segment", "own_mean") == "own_mean"
+
+
 @pytest.mark.parametrize(
-    ("name", "block"), [case for case in OF_EXPERTS if case[0] != "lory-uniform"]
+    ("name", "block"), [case for case in OF_EXPERTS if has_dense_experts(METHODS[case[0]])]
 )
 @pytest.mark.parametrize("forced", [0, 3])
 def test_one_hot(name, block, forced):
     """A router forced to expert i gives dense expert i, where models differ in experts only.
 
-    Lory's uniform first segment asks no router.
+    Lory's uniform first segment asks no router; an expert that is a part of a model, or of all, is
+    none of them.
     """
     method = METHODS[name]
     dense = differing_in_experts(method, block)
@@ -211,7 +242,7 @@ def _force(mixture, forced):
             with torch.no_grad():
                 parameter.zero_()
                 parameter[:, 0] = -100.0
-                parameter[forced, 0] = 100.0
+                parameter[forced, 0] = 100.0  # an index, or several
 
 
 def _add_constant_direction(model):
@@ -241,13 +272,134 @@ def test_mean_is_symmetric_bit_by_bit():
 def test_coverage(name, block, tied):
     """Every tensor of the model has one origin, every tensor of a dense model one use."""
     method = DENSE if name == "dense" else METHODS[name]
-    sources = 1 if name == "dense" else num_sources(method, 3)
+    sources = 1 if name == "dense" else num_sources(method, EXPERTS)
     spec = shape(block, tie_embeddings=tied)
     table = origins(method, spec, [str(i) for i in range(sources)])
     target = target_shapes(method, spec, num_experts_of(method, sources))
     assert set(table) == set(target)
     check_coverage(table, target, [dense_shapes(spec)] * sources)
     assert dense_shapes(spec) == shapes(model_of(DENSE, block, tie_embeddings=tied).state_dict())
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_split_experts_are_the_dense_models_in_parts(block, chunks):
+    """SwiGLU is a sum over hidden channels, so the parts of an FFN add up to it.
+
+    A router that gives the parts of a model its logit gives each part 1 / chunks of the model's
+    gate: the soft split mixture is the soft mixture of models whose FFNs are divided by chunks.
+    """
+    dense = distinct(block, 2)
+    split = mix(btx(SOFT, expert_layout="split", chunks=chunks), dense)
+    whole = mix(btx(SOFT), dense)
+    with torch.no_grad():
+        for parts, layer in zip(split.layers, whole.layers, strict=True):
+            parts.ffn.router.copy_(layer.ffn.router.repeat_interleave(chunks, 0))
+            layer.ffn.down.div_(chunks)
+    torch.testing.assert_close(logits(split), logits(whole))
+    widths = {tuple(layer.ffn.gate.shape) for layer in split.layers}
+    assert widths == {(2 * chunks, 24 // chunks, 16)}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_split_experts_forced_to_one_models_parts(block):
+    """Top-k over just these: gates of 1 / chunks each, so the model with its FFN divided."""
+    method = btx(top_k(2, True), expert_layout="split", chunks=2)
+    dense = differing_in_experts(btx(top_k(1)), block)[:2]
+    mixture = mix(method, dense)
+    for model in (mixture, *dense):
+        _add_constant_direction(model)
+    _force(mixture, [2, 3])
+    with torch.no_grad():
+        for layer in dense[1].layers:
+            layer.ffn.down.div_(2)
+    torch.testing.assert_close(logits(mixture), logits(dense[1]))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_blended_experts_hold_a_part_of_every_model(block):
+    """Expert n sums the n-th parts of all models: all experts with gates of 1 sum all models."""
+    dense = distinct(block)
+    ffn = mix(btx(SOFT, expert_layout="blended"), dense).layers[1].ffn
+    x = torch.randn(2, 10, 16, generator=generator(1))
+    ones = torch.ones(2, 10, EXPERTS)
+    alone = [model.layers[1].ffn(x, x, context_of(10))[0] for model in dense]
+    torch.testing.assert_close(ffn_experts_reference(ffn, x, ones), sum(alone))
+    for n in range(EXPERTS):
+        rows = slice(6 * n, 6 * n + 6)
+        parts = [model.layers[1].ffn.gate[rows] for model in dense]
+        assert torch.equal(ffn.gate[n], torch.cat(parts))
+        parts = [model.layers[1].ffn.down[:, rows] for model in dense]
+        assert torch.equal(ffn.down[n], torch.cat(parts, 1))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_blended_equal_models(block):
+    """Expert n of E is E times the n-th part of the model: chosen alike, they are the model."""
+    seed_model = model_of(DENSE, block)
+    blended = mix(btx(SOFT, expert_layout="blended"), [seed_model] * EXPERTS)
+    with torch.no_grad():
+        for layer in blended.layers:
+            layer.ffn.router.zero_()
+    torch.testing.assert_close(logits(blended), logits(seed_model))
+
+
+@pytest.mark.parametrize("name", ["sparse_upcycling-scratch-top-2", "lory-scratch-uniform"])
+def test_from_scratch_is_drawn_as_a_random_start_is(name):
+    """The table and `initialise` give every tensor the same distribution."""
+    spec, method = shape(init_std=0.3), METHODS[name]
+    state = upcycle(method, spec, [], generator())
+    drawn = initialise(Transformer(spec, method, EXPERTS), generator()).state_dict()
+    assert set(state) == set(drawn)
+    for tensor_name, tensor in drawn.items():
+        if tensor_name.endswith("norm"):
+            assert torch.equal(state[tensor_name], torch.ones(16))
+        else:
+            std = 0.02 if tensor_name.endswith("router") else 0.3
+            assert state[tensor_name].std() == pytest.approx(std, rel=0.3), tensor_name
+            assert tensor.std() == pytest.approx(std, rel=0.3), tensor_name
+            assert not torch.equal(state[tensor_name], tensor)
+
+
+def test_frozen_experts_do_not_train_and_all_else_does():
+    for name in METHODS:
+        frozen = {n for n, p in model_of(METHODS[name]).named_parameters() if not p.requires_grad}
+        stacked = expert_tensors(METHODS[name], 2)
+        assert frozen == (stacked if "frozen" in name else set()), name
+    assert "layers.0.attention.key" in expert_tensors(METHODS["bam-per_expert-frozen-top-1"], 2)
+    assert "layers.0.attention.key" not in expert_tensors(METHODS["bam-shared-frozen-soft"], 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"expert_layout": "split"}, "method.chunks must be given with expert_layout: split"),
+        ({"chunks": 2}, "method.chunks must be given with expert_layout: split, and only there"),
+        ({"expert_layout": "split", "chunks": 5}, "method.chunks must divide ffn_dim 24, got 5"),
+        ({"expert_layout": "blended"}, "method.expert_layout must not be blended .* experts 5 "),
+    ],
+)
+def test_layouts_that_do_not_fit(settings, problem):
+    with pytest.raises(SpecError, match=problem):
+        Transformer(shape(), btx(SOFT, **settings), 5)
+
+
+def test_coverage_finds_parts_used_twice_or_never():
+    spec, method = shape(), btx(SOFT, expert_layout="split", chunks=2)
+    table = origins(method, spec, ["a", "b"])
+    target, dense = target_shapes(method, spec, 4), dense_shapes(spec)
+    check_coverage(table, target, [dense, dense])
+    first, _, *others = table["layers.0.ffn.gate"].sources
+    gate = replace(table["layers.0.ffn.gate"], sources=(first, first, *others))
+    whole = replace(table["layers.1.ffn.up"], sources=(Source(0, "layers.1.ffn.up"), *others))
+    broken = table | {"layers.0.ffn.gate": gate, "layers.1.ffn.up": whole}
+    with pytest.raises(ValueError, match="is used 2 times") as error:
+        check_coverage(broken, target, [dense, dense])
+    for problem in (
+        "layers.0.ffn.gate of expert 0 must be cut into parts used once each",
+        "layers.1.ffn.up of expert 0 must have shape (12, 16)",
+    ):
+        assert problem in str(error.value)
 
 
 def test_coverage_finds_every_gap():
