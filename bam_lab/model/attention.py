@@ -73,6 +73,7 @@ class AttentionExperts(nn.Module):
         super().__init__()
         check_router(router, num_experts)
         self.spec, self.router_spec, self.kv = spec, router, kv
+        self.gathers = kv == "per_expert" and not isinstance(router, SoftRouter)
         queries, keys = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
         own = (num_experts,) if kv == "per_expert" else ()
         self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
@@ -106,12 +107,12 @@ class AttentionExperts(nn.Module):
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
         q = grouped_linear(tokens, self.query, groups)
         k, v = project(x, self.key, self.value)
-        if self.kv == "shared":
+        if self.gathers:
+            y = self._gathered(q, k, v, routing, groups, rope)
+        else:
             q = q.index_select(0, groups.inverse).view(b, t, active, -1)
             y = attend(q, k, v, rope, self.spec).flatten(0, 2)  # N*A H*C
             y = y.index_select(0, groups.order)
-        else:
-            y = self._gathered(q, k, v, routing, groups, rope)
         y = grouped_linear(y, self.output, groups)
         gates = routing.gates.gather(-1, routing.chosen).flatten(0, 1)
         return combine(y, gates, groups).view(b, t, d)

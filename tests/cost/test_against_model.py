@@ -7,7 +7,7 @@ from bam_lab import resources
 from bam_lab.cost import flops, memory
 from bam_lab.cost.params import count
 from bam_lab.evaluate import heldout
-from bam_lab.model import causal_attention, losses
+from bam_lab.model import causal_attention, gathered_attention, losses
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import read
@@ -51,5 +51,8 @@ def test_ungated_ffn_has_two_projections():
 def test_constants_are_the_models():
     assert causal_attention.BLOCK == flops.BLOCK
     assert causal_attention.BLOCKED_UP_TO == flops.BLOCKED_UP_TO
+    for name in ("TILE", "FILL", "KEYS"):
+        assert getattr(gathered_attention, name) == getattr(flops, name)
+    assert gathered_attention.KEPT_UP_TO == flops.BLOCKED_UP_TO
     assert losses.CHUNK == memory.LOGITS_CHUNK_TOKENS
     assert heldout._ROWS == memory.EVALUATION_SEQUENCES

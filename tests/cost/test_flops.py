@@ -59,13 +59,18 @@ def test_executed_attention_reads_blocks_then_everything():
     assert attention(2048, False) == attention(2048, True) * 7 // 2
 
 
-def test_executed_top_k_runs_every_expert_only_with_own_keys():
+def test_executed_top_k_runs_chosen_queries_only():
+    """Gathered, 64 queries of an expert stand over all 256 keys: one tile of 64 x 256."""
+
     def executed(kv, router):
         method = KV_EXPERTS.model_copy(update={"kv": kv, "attention_router": router})
         return per_token(SMALL, method, 4, 256).executed_forward
 
-    assert executed("per_expert", TOP_1) == executed("per_expert", SOFT)
-    assert executed("shared", TOP_1) < executed("shared", SOFT)
+    layers, reads, queries = 6, 2 * 2 * 1024, 2 * 2 * 1024**2
+    saved = 3 * queries + reads * (4 * 160 - 256)
+    assert executed("per_expert", SOFT) - executed("per_expert", TOP_1) == layers * saved
+    saved = 3 * queries + reads * (4 * 160 - 160)
+    assert executed("shared", SOFT) - executed("shared", TOP_1) == layers * saved
 
 
 def test_attention_experts_by_hand():
