@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bam_lab.data.heldout import windows
+from bam_lab.data.tokens import token_counts
 from bam_lab.model import checkpoint
 from bam_lab.record.files import write_json
 from bam_lab.run.context import Progress, StageContext
@@ -18,11 +19,11 @@ from bam_lab.run.stages_common import (
     load_model,
     stream_seed,
 )
-from bam_lab.spec.experts import num_experts_of
+from bam_lab.spec.experts import hash_router, num_experts_of
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state
-from bam_lab.upcycle.receipt import receipt
+from bam_lab.upcycle.receipt import prove
 
 RECEIPT_WINDOWS = 4
 """Held-out windows a domain that the receipt reads."""
@@ -37,17 +38,22 @@ def upcycle(context: StageContext) -> None:
     context.report(Progress(0, 2, note="mixing"))
     # FFN routers are drawn first, so arms of a replicate start from the same ones.
     generator = torch.Generator().manual_seed(stream_seed(context.spec["rng_seed"], "upcycle"))
-    state = make_state(method, spec, [expert.state_dict() for expert in experts], generator)
+    tokens_dir = context.inputs["tokenizer"] / TOKENS
+    counts = None
+    if hash_router(method) is not None:
+        counts = torch.from_numpy(token_counts(tokens_dir, "train"))
+    states = [expert.state_dict() for expert in experts]
+    state = make_state(method, spec, states, generator, counts)
     num_experts = num_experts_of(method, len(experts))
     checkpoint.save(state, spec, method, num_experts, context.work / CHECKPOINT)
     context.report(Progress(1, 2, note="proving step 0"))
-    named = dict(zip(context.settings["experts"], experts, strict=True))
+    named = list(zip(context.settings["experts"], experts, strict=True))
     mixture = checkpoint.build(spec, method, num_experts, state)
-    texts = _texts(context.inputs["tokenizer"] / TOKENS, context.settings["domains"], spec)
-    write_json(context.work / "receipt.json", receipt(mixture, named, texts))
+    texts = receipt_windows(tokens_dir, context.settings["domains"], spec)
+    write_json(context.work / "receipt.json", prove(mixture, named, texts))
 
 
-def _texts(tokens_dir: Path, domains: list[str], spec: ModelSpec) -> dict[str, Tensor]:
+def receipt_windows(tokens_dir: Path, domains: list[str], spec: ModelSpec) -> dict[str, Tensor]:
     """Return a few held-out windows of each domain."""
     size = spec.max_seq_len
     return {

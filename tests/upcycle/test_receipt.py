@@ -1,4 +1,4 @@
-"""The step-0 receipt: its facts hold on good models and fail on broken ones."""
+"""The proofs: they come out as declared for every system, and fail on models that are broken."""
 
 import json
 
@@ -6,18 +6,22 @@ import pytest
 import torch
 
 from bam_lab.model.checkpoint import build
-from bam_lab.spec.experts import copies_seed, num_sources
-from bam_lab.upcycle import receipt as receipts
+from bam_lab.record.proofs import verdicts
+from bam_lab.spec.experts import num_experts_of, num_sources
+from bam_lab.spec.laws import broken_identities, broken_laws
+from bam_lab.upcycle import proofs_laws
 from bam_lab.upcycle.execute import upcycle
-from bam_lab.upcycle.receipt import predicted_gate_sum, receipt
+from bam_lab.upcycle.probe import TOLERANCE
+from bam_lab.upcycle.receipt import prove
 from tests.model.cases import (
+    CASES,
     DENSE,
     EXPERTS,
     METHODS,
     SOFT,
     bam,
     btx,
-    keeps_scale,
+    keeps_copies,
     lory,
     model_of,
     shape,
@@ -25,106 +29,203 @@ from tests.model.cases import (
     top_k,
 )
 
+WINDOWS = {"law": text(3, 101), "code": text(2, 101, seed=2)}
+
 
 def mixture_of(method, dense):
-    states = [model.state_dict() for model in dense[: num_sources(method, EXPERTS)]]
+    states = [model.state_dict() for model in dense]
     generator = torch.Generator().manual_seed(0)
-    return build(shape(), method, EXPERTS, upcycle(method, shape(), states, generator))
+    state = upcycle(method, dense[0].spec if dense else shape(), states, generator)
+    spec = dense[0].spec if dense else shape()
+    return build(spec, method, num_experts_of(method, len(states)), state)
 
 
-def receipt_of(method, copies=False):
-    dense = [model_of(DENSE, seed=0 if copies else i) for i in range(EXPERTS)]
-    named = {f"model{i}": model for i, model in enumerate(dense)}
-    domains = {"law": text(3, 120), "code": text(2, 120, seed=2)}
-    return receipt(mixture_of(method, dense), named, domains)
+def sources_of(method, copies=False, block="parallel"):
+    count = num_sources(method, EXPERTS)
+    return [model_of(DENSE, block, seed=0 if copies else i) for i in range(count)]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if not copies_seed(METHODS[name])])
-def test_distinct_experts(name):
-    facts = receipt_of(METHODS[name])
+def facts_of(method, copies=False, block="parallel"):
+    dense = sources_of(method, copies, block)
+    named = [(f"model{i}", model) for i, model in enumerate(dense)]
+    return prove(mixture_of(method, dense), named, WINDOWS)
+
+
+def facts_on(model):
+    return prove(model, [], WINDOWS)
+
+
+def unexpected(facts):
+    return [verdict for verdict in verdicts(facts) if verdict.outcome == "unexpected"]
+
+
+@pytest.mark.parametrize(("name", "block"), CASES)
+def test_every_proof_comes_out_as_declared(name, block):
+    """What is declared to break is seen to break, and nothing else is."""
+    method = METHODS[name]
+    facts = facts_on(model_of(method, block))
     json.dumps(facts, allow_nan=False)
-    assert facts["causality"]["holds"] == (name != "lory-own_mean")
-    assert facts["batch_invariance"]["holds"]
+    assert unexpected(facts) == []
+    for rule, laws in facts["laws"].items():
+        assert set(broken_laws(method, rule)) <= set(laws)
+        for law, fact in laws.items():
+            assert fact["holds"] == (fact["declared"] is None), (rule, law)
+    declared = broken_identities(method)
+    for name, fact in facts["identities"].items():
+        assert fact["holds"] == (name not in declared), name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_receipts_of_upcycled_models(name):
+    method = METHODS[name]
+    facts = facts_of(method)
+    assert unexpected(facts) == []
+    dense = [f"model{i}" for i in range(num_sources(method, EXPERTS))]
     assert set(facts["step0_nats"]) == {"law", "code"}
-    assert set(facts["step0_nats"]["law"]) == {"mixture", *(f"model{i}" for i in range(EXPERTS))}
+    assert set(facts["step0_nats"]["law"]) == {"mixture", *dense}
     assert facts["coverage"]["tensors"] == sum(facts["coverage"]["by_origin"].values())
-    for gradient in facts["router_gradients"].values():
-        assert gradient["learns"]
-        assert not gradient["zero_by_symmetry"]
-        assert gradient["norm"] > 0
     for gate_sum in facts["gate_sum"].values():
         # Routers start near uniform: normed inputs of 16 numbers times a spread of 0.02.
         assert gate_sum["measured"] == pytest.approx(gate_sum["predicted"], abs=0.05)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_copies_give_zero_by_symmetry_where_gates_sum_to_one(name):
-    """Equal experts: only the gates' sum matters, so renormalised routers get nothing."""
-    facts = receipt_of(METHODS[name], copies=True)
-    for router, gradient in facts["router_gradients"].items():
-        method = METHODS[name]
-        part = "attention_router" if ".attention." in router else "ffn_router"
-        spec = getattr(method, part, SOFT)
-        symmetric = spec.select == "all" or spec.renormalize
-        assert gradient["zero_by_symmetry"] == symmetric, router
-        assert gradient["learns"]
-    assert facts["causality"]["holds"] == (name != "lory-own_mean")
-    assert facts["batch_invariance"]["holds"]
+def test_copies_give_the_seed_models_loss_where_gates_sum_to_one(name):
+    """And only the gates' sum matters then, so the routers get no gradient yet."""
+    method = METHODS[name]
+    if not num_sources(method, EXPERTS):
+        return
+    facts = facts_of(method, copies=True)
     nats = facts["step0_nats"]["law"]
-    if keeps_scale(METHODS[name]):
+    if keeps_copies(method):
         assert nats["mixture"] == pytest.approx(nats["model0"], abs=1e-5)
+    assert all(gradient["learns"] for gradient in facts["router_gradients"].values())
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_router_gradients_are_zero_by_symmetry_where_experts_are_equal(copies):
+    for method in (btx(SOFT), btx(top_k(2, renormalize=True)), lory("own_mean")):
+        for gradient in facts_of(method, copies)["router_gradients"].values():
+            assert gradient["zero_by_symmetry"] == copies
+            assert gradient["learns"]
+    for gradient in facts_of(btx(top_k(2)), copies)["router_gradients"].values():
+        assert not gradient["zero_by_symmetry"]
+
+
+def test_routing_facts_add_up():
+    for router, sent in ((SOFT, EXPERTS), (top_k(1), 1), (top_k(2, renormalize=True), 2)):
+        for routing in facts_of(btx(router))["routing"].values():
+            assert sum(routing["load"]) == pytest.approx(sent)
+            assert routing["dropped"] == 0
+            assert 0 < routing["entropy"] <= torch.tensor(float(EXPERTS)).log() + 1e-6
 
 
 def test_dense_arms_have_receipts_without_routers():
     model = model_of(DENSE)
-    facts = receipt(model, {"seed_model": model}, {"law": text()})
-    assert "router_gradients" not in facts
+    facts = prove(model, [("seed_model", model)], {"law": text()})
+    assert unexpected(facts) == []
+    assert facts.keys().isdisjoint({"router_gradients", "routing", "identities"})
     assert facts["step0_nats"]["law"]["mixture"] == facts["step0_nats"]["law"]["seed_model"]
     assert facts["coverage"]["by_origin"] == {"take": facts["coverage"]["tensors"]}
 
 
-@pytest.mark.parametrize(
-    ("router", "wanted"),
-    [(SOFT, 1.0), (top_k(2, True), 1.0), (top_k(1), 0.25), (top_k(3), 0.75)],
-)
-def test_predicted_gate_sum(router, wanted):
-    assert predicted_gate_sum(router, 4) == wanted
+def experts():
+    return [model_of(DENSE, seed=i) for i in range(EXPERTS)]
+
+
+def broken_proofs(model, sources=()):
+    named = [(f"model{i}", source) for i, source in enumerate(sources)]
+    return {verdict.proof for verdict in unexpected(prove(model, named, WINDOWS))}
 
 
 def test_a_model_that_looks_ahead_fails(monkeypatch):
-    """Reverse time inside: the receipt must say that causality is broken."""
-    model = mixture_of(bam("shared", SOFT), [model_of(DENSE, seed=i) for i in range(EXPERTS)])
-    forward = model.layers[0].ffn.forward
-    ahead = lambda x, normed, context: forward(x.roll(-1, 1), normed, context)  # noqa: E731
-    monkeypatch.setattr(model.layers[0].ffn, "forward", ahead)
-    facts = receipt(model, {}, {"law": text()})
-    assert not facts["causality"]["holds"]
-    assert facts["batch_invariance"]["holds"]
-
-
-@pytest.mark.parametrize("copies", [False, True])
-def test_lorys_own_mean_is_found_to_look_ahead_and_uniform_is_not(copies):
-    own, uniform = (receipt_of(lory(f), copies)["causality"] for f in ("own_mean", "uniform"))
-    assert own["broken"] == ["inside the first segment"]
-    assert own["max_logit_change"] > 10 * receipts.TOLERANCE
-    assert uniform["holds"] and uniform["broken"] == []
+    """Reverse time inside: causality must be found broken, under both rules."""
+    model = mixture_of(bam("shared", SOFT), experts())
+    _change_ffn(monkeypatch, lambda x: x.roll(-1, 1))
+    assert broken_proofs(model) >= {"causality, training", "causality, inference"}
+    assert not {p for p in broken_proofs(model) if p.startswith("batch invariance")}
 
 
 def test_a_model_that_reads_its_neighbours_fails(monkeypatch):
-    model = mixture_of(btx(top_k(1)), [model_of(DENSE, seed=i) for i in range(EXPERTS)])
-    forward = model.layers[0].ffn.forward
-    across = lambda x, normed, context: forward(x + x.mean(0), normed, context)  # noqa: E731
-    monkeypatch.setattr(model.layers[0].ffn, "forward", across)
-    facts = receipt(model, {}, {"law": text()})
-    assert not facts["batch_invariance"]["holds"]
+    model = mixture_of(btx(top_k(1)), experts())
+    _change_ffn(monkeypatch, lambda x: x + x.mean(0))
+    assert "batch invariance, inference" in broken_proofs(model)
+    assert "causality, inference" not in broken_proofs(model)
+
+
+def _change_ffn(monkeypatch, change):
+    from bam_lab.model.ffn import FFNExperts
+
+    forward = FFNExperts.forward
+    monkeypatch.setattr(
+        FFNExperts, "forward", lambda self, x, normed, c: forward(self, change(x), normed, c)
+    )
+
+
+def test_a_model_that_is_not_what_its_origins_make_fails():
+    dense = experts()
+    model = mixture_of(btx(top_k(1)), dense)
+    assert broken_proofs(model, dense) == set()
+    with torch.no_grad():
+        model.layers[1].ffn.up[2] = dense[1].layers[1].ffn.up
+    assert broken_proofs(model, dense) == {"origins"}
+
+
+def test_a_router_that_does_not_learn_fails(monkeypatch):
+    from bam_lab.model import ffn
+
+    route = ffn.route
+    monkeypatch.setattr(ffn, "route", lambda x, w, *rest: route(x, w.detach(), *rest))
+    found = broken_proofs(mixture_of(btx(SOFT), experts()))
+    assert found == {"gradient of the language-model loss", "routers learn"}
+
+
+def test_experts_that_know_their_place_fail(monkeypatch):
+    """The third expert's outputs are doubled, whoever it is."""
+    from bam_lab.model import ffn
+
+    project = ffn.project
+
+    def doubled(x, gate, up):
+        gated, upped = project(x, gate, up)
+        each = upped.view(*upped.shape[:-1], gate.shape[0], -1).clone()
+        each[..., 2, :] *= 2
+        return gated, each.flatten(-2)
+
+    monkeypatch.setattr(ffn, "project", doubled)
+    assert broken_proofs(mixture_of(btx(SOFT), experts())) == {"permutation", "copies"}
+
+
+def test_lorys_own_mean_is_found_to_look_ahead_inside_its_first_segment_alone():
+    laws = facts_of(lory("own_mean"))["laws"]["inference"]
+    inside = laws["causality inside the first segment"]
+    assert inside["broken"] == [proofs_laws.INSIDE_FIRST]
+    assert inside["max_logit_change"] > 10 * TOLERANCE
+    assert laws["causality"]["holds"]
+    assert facts_of(lory("uniform"))["laws"]["inference"]["causality inside the first segment"][
+        "holds"
+    ]
+
+
+def test_every_border_is_tried():
+    assert proofs_laws.places(lory("uniform"), 40) == {
+        "inside the first segment": 5,
+        "at border 1": 10,
+        "at border 2": 20,
+        "at border 3": 30,
+        "inside the second segment": 15,
+    }
+    assert set(proofs_laws.places(DENSE, 40).values()) == {1, 20}
 
 
 def test_changes_leave_what_they_must():
     rows = text(3, 20)
-    changed, held = receipts.suffix_change(rows, 7)
-    assert held[:, :7].all() and not held[:, 7:].any()
-    assert torch.equal(changed[held], rows[:, :-1][held])
-    assert not torch.equal(changed, rows[:, :-1])
-    changed, held = receipts.row_change(rows)
-    assert torch.equal(changed[0], rows[0, :-1])
-    assert not torch.equal(changed[1:], rows[1:, :-1])
+    tokens = rows[:, :-1]
+    changed, held = proofs_laws.suffix_change(rows, 7)
+    assert held[1, :7].all() and held.sum() == 7
+    assert torch.equal(changed[[0, 2]], tokens[[0, 2]])
+    assert torch.equal(changed[held], tokens[held])
+    assert not torch.equal(changed, tokens)
+    changed, held = proofs_laws.row_change(rows)
+    assert torch.equal(changed[1], tokens[1]) and held[1].all() and held.sum() == 19
+    assert (changed[[0, 2]] != tokens[[0, 2]]).any(1).all()

@@ -1,0 +1,119 @@
+"""Causality and batch invariance, by changing what a logit must not depend on.
+
+A change of the tokens from some place on may move no logit before it; a change of other rows may
+move none of mine. Both are tried under the training and under the inference rule, on a probe. What
+is found stands beside what `spec/laws.py` declares; a break that is not declared is a bug.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.laws import Law, Rule, broken_laws
+from bam_lab.spec.methods import MethodSpec
+from bam_lab.upcycle.probe import TOLERANCE, training_pass
+
+RULES: tuple[Rule, ...] = ("training", "inference")
+INSIDE_FIRST = "inside the first segment"
+
+
+def laws(probe: Transformer, rows: Tensor) -> dict[str, Any]:
+    """Return rule -> law -> the largest change of a logit that must not move, and the verdict.
+
+    Each law has `max_logit_change`, `holds`, `broken` (the places where it does not) and `declared`
+    (why it is known to break; None where it is to hold).
+
+    Args:
+        probe: a model whose experts differ and whose routers have opinions.
+        rows: token windows [N, T+1], N at least 2.
+    """
+    return {rule: _laws(probe, rows, rule) for rule in RULES}
+
+
+def places(method: MethodSpec, length: int) -> dict[str, int]:
+    """Return where suffixes begin that are changed, by name.
+
+    At every border of a segment, inside the first and the second; elsewhere at token 1 and half.
+    """
+    segment = getattr(method, "segment_len", None)
+    if segment is None or segment >= length:
+        return {"from token 1 on": 1, "at the half": max(length // 2, 1)}
+    inside = max(segment // 2, 1)
+    borders = range(segment, length, segment)
+    found = {f"at border {i}": border for i, border in enumerate(borders, start=1)}
+    second = {"inside the second segment": segment + inside} if segment + inside < length else {}
+    return {INSIDE_FIRST: inside, **found, **second}
+
+
+def suffix_change(rows: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    """Return rows, of which a middle one goes on otherwise from `start` on, and its logits before.
+
+    One row alone: what rows do to each other is batch invariance.
+    """
+    tokens, mine = rows[:, :-1], _mine(rows)
+    changed = torch.zeros_like(mine)
+    changed[:, start:] = mine[:, start:]
+    return torch.where(changed, _other_text(tokens), tokens), mine & ~changed
+
+
+def row_change(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows of which all but a middle one are other text, and where logits must not move.
+
+    A middle one: where places run out row by row, only the rows before it crowd it out.
+    """
+    tokens, mine = rows[:, :-1], _mine(rows)
+    return torch.where(mine, tokens, _other_text(tokens)), mine
+
+
+def _mine(rows: Tensor) -> Tensor:
+    """Mark the tokens of a middle row."""
+    mine = torch.zeros_like(rows[:, :-1], dtype=torch.bool)
+    mine[len(rows) // 2] = True
+    return mine
+
+
+def _other_text(tokens: Tensor) -> Tensor:
+    return tokens.flip(0, 1).roll(1, 1)
+
+
+@torch.no_grad()
+def _laws(probe: Transformer, rows: Tensor, rule: Rule) -> dict[str, Any]:
+    before = _logits(probe, rows[:, :-1], rule)
+
+    def moved(change: tuple[Tensor, Tensor]) -> float:
+        changed, held = change
+        return float((_logits(probe, changed, rule) - before)[held].abs().max())
+
+    suffixes = {
+        place: moved(suffix_change(rows, start))
+        for place, start in places(probe.method, rows.shape[1] - 1).items()
+    }
+    inside = {place: change for place, change in suffixes.items() if place == INSIDE_FIRST}
+    found: dict[Law, dict[str, float]] = {
+        "causality": {place: c for place, c in suffixes.items() if place not in inside}
+    }
+    if inside:
+        found["causality inside the first segment"] = inside
+    found["batch invariance"] = {"": moved(row_change(rows))}
+    declared = broken_laws(probe.method, rule)
+    return {law: _fact(changes, law, declared) for law, changes in found.items()}
+
+
+def _fact(changes: dict[str, float], law: Law, declared: dict[Law, str]) -> dict[str, Any]:
+    broken = [place for place, change in changes.items() if not change <= TOLERANCE]
+    why = declared.get(law)
+    if law == "causality inside the first segment":
+        why = why or declared.get("causality")
+    return {
+        "max_logit_change": max(changes.values()),
+        "holds": not broken,
+        "broken": [place for place in broken if place],
+        "declared": why,
+    }
+
+
+def _logits(model: Transformer, tokens: Tensor, rule: Rule) -> Tensor:
+    draw = training_pass() if rule == "training" else None
+    return model.logits(model(tokens, draw).hidden)

@@ -1,0 +1,166 @@
+"""What a mixture must be by its construction, whatever its weights.
+
+- `origins`: each tensor is what its one origin makes of the dense models, bit by bit.
+- `copies`: a mixture of equal experts is the dense model whose routed layers' outputs are
+  multiplied by the token's sum of gates; where gates sum to 1 that is the dense model itself.
+- `permutation`: experts and router columns moved together move no logit.
+- `one expert`: a router forced to one expert gives the dense model with that expert's tensors.
+
+What a method breaks for a known reason is declared in `spec/laws.py`, as for the other laws.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bam_lab.model.checkpoint import build
+from bam_lab.model.router import Routing
+from bam_lab.model.transformer import Output, Transformer
+from bam_lab.spec.experts import expert_tensors, ffn_parts, num_sources
+from bam_lab.spec.laws import Identity, broken_identities
+from bam_lab.spec.methods import DenseMethod
+from bam_lab.upcycle.execute import State, upcycle
+from bam_lab.upcycle.origins import dense_shapes, origins
+from bam_lab.upcycle.probe import TOLERANCE
+
+DENSE = DenseMethod(method="dense")
+_CONSTANT = 5.0  # of coordinate 0, by which a router is forced; embeddings are of order 1
+_FORCE = 100.0
+Proof = Callable[[Transformer, Tensor], tuple[float, dict[str, Any]]]
+
+
+def coverage(model: Transformer, sources: Sequence[State]) -> dict[str, Any]:
+    """Return the tensors by origin, and those that are not what their origin makes of `sources`.
+
+    Drawn tensors and noisy copies are not compared; without sources none is.
+    """
+    names = [str(i) for i in range(num_sources(model.method, model.num_experts))]
+    table, state = origins(model.method, model.spec, names), model.state_dict()
+    differing: list[str] = []
+    if sources:
+        made = upcycle(model.method, model.spec, sources, torch.Generator().manual_seed(0))
+        fixed = [name for name, origin in table.items() if origin.op != "init" and not origin.std]
+        differing = [name for name in fixed if not torch.equal(made[name], state[name])]
+    return {
+        "tensors": len(table),
+        "by_origin": dict(Counter(origin.op for origin in table.values())),
+        "differing": differing,
+        "holds": set(table) == set(state) and not differing,
+    }
+
+
+@torch.no_grad()
+def identities(probe: Transformer, rows: Tensor) -> dict[str, Any]:
+    """Return identity -> the largest change of a logit, whether it holds, and what is declared.
+
+    Args:
+        probe: a mixture whose experts differ and whose routers have opinions.
+        rows: token windows [N, T+1].
+    """
+    tokens = rows[:, :-1]
+    tried: dict[Identity, Proof] = {"permutation": _permutation}
+    if ffn_parts(probe.method) == 1:  # else an expert is a part of a dense FFN
+        tried |= {"copies": _copies, "one expert": _one_expert}
+    declared = broken_identities(probe.method)
+    return {name: _fact(*proof(probe, tokens), declared.get(name)) for name, proof in tried.items()}
+
+
+def _fact(change: float, told: dict[str, Any], why: str | None) -> dict[str, Any]:
+    return {"max_logit_change": change, "holds": change <= TOLERANCE, "declared": why} | told
+
+
+def _copies(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
+    """Compare copies of one expert with its dense model; `scaled`: gates do not sum to 1."""
+    dense, state = expert_state(probe, 0), probe.state_dict()
+    stacked = {name: dense[name].expand_as(state[name]) for name in _stacked(probe)}
+    mixture = build(probe.spec, probe.method, probe.num_experts, state | stacked)
+    output = mixture(tokens)
+    alone = build(probe.spec, DENSE, 1, dense)
+    with _scaled(alone, output) as scaled:
+        wanted = alone.logits(alone(tokens).hidden)
+    return _difference(mixture.logits(output.hidden), wanted), {"scaled": scaled}
+
+
+@contextmanager
+def _scaled(dense: Transformer, output: Output) -> Iterator[bool]:
+    """Multiply the outputs of a dense model's layers by the sums of a mixture's gates."""
+    hooks = []
+    for layer, routings in zip(dense.layers, output.routings, strict=True):
+        for name, routing in routings._asdict().items():
+            if routing is None:
+                continue
+            scale = _gate_sums(routing, output.hidden.shape[1])
+            if not torch.allclose(scale, torch.ones_like(scale)):
+                hooks.append(_multiply(getattr(layer, name), scale))
+    try:
+        yield bool(hooks)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _gate_sums(routing: Routing, length: int) -> Tensor:
+    """Return each token's sum of gates [B, T, 1], where places may be segments of equal length."""
+    sums = routing.gates.sum(-1, keepdim=True)
+    return sums.repeat_interleave(-(-length // sums.shape[1]), 1)[:, :length]
+
+
+def _multiply(module: nn.Module, scale: Tensor) -> Any:
+    return module.register_forward_hook(lambda _, inputs, made: (made[0] * scale, *made[1:]))
+
+
+def _permutation(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
+    order = list(range(probe.num_experts))[::-1]
+    stacked, state = _stacked(probe), probe.state_dict()
+    moved = {n: t[order] for n, t in state.items() if n in stacked or n.endswith(".router")}
+    other = build(probe.spec, probe.method, probe.num_experts, state | moved)
+    logits = [model.logits(model(tokens).hidden) for model in (probe, other)]
+    return _difference(*logits), {}
+
+
+def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
+    """Force the last expert through a coordinate that is the same at every token.
+
+    Normed inputs have no constant direction of their own.
+    """
+    last, state = probe.num_experts - 1, dict(probe.state_dict())
+    for name, tensor in state.items():
+        state[name] = tensor = tensor.clone()
+        if name == "embedding":
+            tensor[:, 0] = _CONSTANT
+        elif name == "position":
+            tensor[:, 0] = 0.0
+        elif name.endswith("norm"):
+            tensor[0] = 1.0
+        elif name.endswith((".attention.output", ".ffn.down")):
+            tensor[..., 0, :] = 0.0
+        elif name.endswith(".router"):
+            tensor.zero_()
+            tensor[:, 0] = -_FORCE
+            tensor[last, 0] = _FORCE
+    mixture = build(probe.spec, probe.method, probe.num_experts, state)
+    dense = build(probe.spec, DENSE, 1, expert_state(mixture, last))
+    logits = [model.logits(model(tokens).hidden) for model in (mixture, dense)]
+    return _difference(*logits), {}
+
+
+def expert_state(model: Transformer, expert: int) -> dict[str, Tensor]:
+    """Return the dense model that has one expert's tensors and all that is not an expert's."""
+    state: Mapping[str, Tensor] = model.state_dict()
+    stacked = _stacked(model)
+    return {
+        name: state[name][expert] if name in stacked else state[name]
+        for name in dense_shapes(model.spec)
+    }
+
+
+def _stacked(model: Transformer) -> set[str]:
+    return expert_tensors(model.method, model.spec.num_layers)
+
+
+def _difference(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).abs().max())
