@@ -1,0 +1,147 @@
+"""What the papers leave open of their methods: routers, losses, experts, segments."""
+
+from typing import Any
+
+from bam_lab.report.assumption_entry import ABSENT, Entry, get, per_arm
+from bam_lab.report.evidence import Evidence
+
+ENTRIES = (
+    Entry(
+        "FFN balance loss: weight α",
+        lambda e: per_arm(e, lambda m: get(m, "balance_loss", "weight")),
+        "ours",
+        "BAM §3: not stated; BTX §3: 0.01 for top-2; Sparse Upcycling: 0.01",
+        "BTX's value, also Switch's usual one",
+    ),
+    Entry(
+        "FFN balance loss: form",
+        lambda e: per_arm(e, lambda m: get(m, "balance_loss", "form")),
+        "stated",
+        "BAM §3: N Σ f P with f the share of tokens (`tokens`); BTX §3: gates (`gates`); "
+        "Sparse Upcycling's code: `tokens`",
+        "each paper's own; a BTX arm inside BAM's table takes BAM's",
+    ),
+    Entry(
+        "Router z-loss: weight β",
+        lambda e: per_arm(e, lambda m: get(m, "z_loss")),
+        "ours",
+        "BAM §3: the loss is stated, its weight is not; BTX: none mentioned; Sparse Upcycling's "
+        "code: 0",
+        "the usual 0.001 of ST-MoE",
+    ),
+    Entry(
+        "Attention router: balance loss",
+        lambda e: per_arm(e, lambda m: get(m, "attention_balance_loss")),
+        "stated",
+        "BAM §4: none described for soft routing",
+        "none for top-k either, so that arms differ in routing alone",
+    ),
+    Entry(
+        "Router initialisation, standard deviation",
+        lambda e: per_arm(e, lambda m: get(m, "router_init_std")),
+        "ours",
+        "BAM, BTX, Lory: distribution not stated; Sparse Upcycling's code: N(0, 0.02²)",
+        "Sparse Upcycling's value; no bias",
+    ),
+    Entry(
+        "FFN gate: order of softmax and top-k",
+        lambda e: per_arm(e, lambda m: _router(get(m, "ffn_router"))),
+        "stated",
+        "BAM §3, Sparse Upcycling §4: softmax, then top-k, not renormalised; BTX §3: top-k, then "
+        "softmax",
+    ),
+    Entry(
+        "Attention gate",
+        lambda e: per_arm(e, lambda m: _router(get(m, "attention_router"))),
+        "stated",
+        "BAM §4: softmax over all experts; Table 6 for top-k",
+        "that top-k is softmax first, as in the published attention mixtures, is derived",
+    ),
+    Entry(
+        "Initial shared keys and values (KV sharing)",
+        lambda e: _kv(e),
+        "derived",
+        "BAM §4.1: not stated",
+        "the paper's general rule: what is not an expert is the uniform mean of the dense models",
+    ),
+    Entry(
+        "Everything that is not an expert or a router",
+        lambda e: per_arm(e, _unrouted),
+        "stated",
+        "BAM §4; BTX §3; Sparse Upcycling: the seed model's own",
+        "accumulated in float64",
+    ),
+    Entry(
+        "Sparse Upcycling: layers that become mixtures",
+        lambda e: per_arm(e, lambda m: get(m, "layers")),
+        "stated",
+        "Sparse Upcycling §4, App. B: every other layer from the second, for language",
+        stated="every_other",
+    ),
+    Entry(
+        "Sparse Upcycling: noise on copies, standard deviation",
+        lambda e: per_arm(e, lambda m: get(m, "copy_noise_std")),
+        "stated",
+        "Sparse Upcycling: identical copies",
+        stated="0.0",
+    ),
+    Entry(
+        "Lory: segment length",
+        lambda e: per_arm(e, lambda m: get(m, "segment_len")),
+        "stated",
+        "Lory §4.1: 256 of 4,096 tokens",
+        stated="256",
+    ),
+    Entry(
+        "Lory: routing of the first segment",
+        lambda e: per_arm(e, lambda m: get(m, "first_segment")),
+        "stated",
+        "Lory §3, App. A: by its own mean, without gradient (`own_mean`): its tokens see later "
+        "ones of the segment, in training and in scoring",
+        stated="own_mean",
+    ),
+    Entry(
+        "Lory: routing of held-out text",
+        lambda e: per_arm(e, _held_out_routing),
+        "ours",
+        "Lory: once, from the prompt; again at every segment in its Tables 6 and 9",
+        "held-out text has no prompt",
+    ),
+    Entry(
+        "Capacity factor of experts",
+        lambda e: "none: no token is dropped",
+        "ours",
+        "BAM: not stated",
+        "dropping would make a token's output depend on its batch",
+    ),
+)
+
+
+def _router(router: Any) -> Any:
+    if router is ABSENT:
+        return ABSENT
+    if router["select"] == "all":
+        return "softmax over all experts"
+    order = "top-k, then softmax" if router["renormalize"] else "softmax, then top-k"
+    return f"{order}, k = {router['top_k']}"
+
+
+def _unrouted(method: dict[str, Any]) -> Any:
+    match method["method"]:
+        case "dense":
+            return ABSENT
+        case "lory" if method["num_experts"] is not None:
+            return "the seed model's, as it is"
+        case "sparse_upcycling":
+            return "the seed model's, as it is"
+        case _:
+            return "uniform mean of the dense models"
+
+
+def _held_out_routing(method: dict[str, Any]) -> Any:
+    return "again at every segment, as in training" if method["method"] == "lory" else ABSENT
+
+
+def _kv(evidence: Evidence) -> str:
+    shared = [arm.name for arm in evidence.arms if arm.method.get("kv") == "shared"]
+    return f"mean of the dense models' ({', '.join(shared)})" if shared else ""
