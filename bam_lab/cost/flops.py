@@ -8,8 +8,9 @@
   all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.
   Gathered queries (`model/gathered_attention.py`) read keys by where an expert's queries stand:
   counted as if every expert's stood evenly over a sequence, filling included. Experts that run
-  although their gate is zero count too, and the places that fill up Lory's last segment. So do choices that a capacity limit drops, although they do not run: how many is the
-  text's doing, and a run logs their share.
+  although their gate is zero count too, and the places that fill up Lory's last segment. So do
+  choices that a capacity limit drops, although they do not run: how many is the text's doing, and
+  a run logs their share.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
 
 A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activations, softmax, gates)
@@ -26,7 +27,7 @@ from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import expert_params, key_params, query_params
 from bam_lab.cost.printed import printed_forward
 from bam_lab.spec.experts import shape_of
-from bam_lab.spec.methods import BAMMethod, BTMMethod, DenseMethod, MethodSpec
+from bam_lab.spec.methods import BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 
 BLOCK = 64

@@ -2,18 +2,28 @@
 
 `tokens`: every arm takes the baseline's steps, so the same batches in the same order. `flops`:
 every arm takes the steps whose model training FLOPs come nearest to the baseline's, over the
-mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase).
+mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase). An
+arm that starts anew has no lineage; one without a mixture phase takes no step and is not matched.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bam_lab.cost.flops import FlopCount, per_token
+from bam_lab.cost.lora import lora_per_token
 from bam_lab.cost.params import ParamCount, count
+from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
-from bam_lab.spec.experts import experts_of, sources_of
+from bam_lab.spec.branches import Branch, BranchSpec
+from bam_lab.spec.experts import experts_of, is_trained, parts_of, sources_of, starts_anew
 from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    DenseMethod,
+    LoryToSparseMethod,
+    MethodSpec,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.recipe import SEED_MODEL
 from bam_lab.spec.scale import PhaseSize
@@ -36,15 +46,19 @@ class PhaseBudget:
 
 @dataclass(frozen=True)
 class ArmBudget(PhaseBudget):
-    """Hold an arm's mixture phase and how it compares.
+    """Hold an arm's mixture phase, all its parts together, and how it compares.
+
+    `params` and `flops` are those of the model that the arm leaves.
 
     Attributes:
+        parts: what each part of the mixture phase spends; none for an arm that is not trained.
         lineage_flops: model training FLOPs of seed model, used branches and mixture phase.
         flops_ratio: mixture-phase model training FLOPs over the baseline's.
         match_ratio: the matched quantity over the baseline's.
         matched: whether that is within `TOLERANCE`, or within one optimizer step of this arm.
     """
 
+    parts: tuple[PhaseBudget, ...]
     lineage_flops: int
     flops_ratio: float
     match_ratio: float
@@ -55,47 +69,107 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
     """Return every arm's mixture-phase budget.
 
     Raises:
-        SpecError: an arm's branches alone cost more than the baseline's whole lineage.
+        SpecError: an arm's branches alone cost more than the baseline's whole lineage, an arm's
+            warm-up would not end, the baseline is not trained, or `match.unmatched` has no effect.
     """
+    resolved = settled(resolved)
     match = resolved.ablation.match
     baseline = resolved.arms[resolved.ablation.baseline]
+    if not is_trained(baseline):
+        raise SpecError(
+            f"{resolved.path}: baseline must be an arm with a mixture phase, got "
+            f"{baseline.method}. Name a trained arm."
+        )
     steps = _steps_of(resolved.scale.phases.mixture, resolved.model)
-    target = _mixture(resolved, baseline, steps)
-    goal = target.training_flops + _before(resolved, baseline)
+    target = _parts(resolved, baseline, steps=steps)
+    goal = _training_flops(target) + _before(resolved, baseline)
     budgets: dict[str, ArmBudget] = {}
     problems: list[str] = []
     for arm, method in resolved.arms.items():
-        step_flops = _mixture(resolved, method, 1).training_flops
-        left = goal - _before(resolved, method)
-        wanted = steps if match.on == "tokens" else round(left / step_flops)
-        if wanted < 1:
-            problems.append(
-                f"{resolved.path}: match.phase must leave arm {arm} a mixture phase, but its "
-                "branches cost the baseline's whole budget. Use phase: mixture or more tokens."
-            )
-            continue
-        warmup = resolved.scale.phases.mixture.warmup_steps
-        if wanted <= warmup:
-            problems.append(
-                f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}, the "
-                f"match leaves it {wanted} steps. Raise the mixture phase's tokens."
-            )
-            continue
-        spent = _mixture(resolved, method, wanted)
         if match.on == "tokens":
-            mine, theirs, step = spent.tokens, target.tokens, spent.tokens // wanted
+            parts = _parts(resolved, method, steps=steps)
         else:
-            mine, theirs, step = _before(resolved, method) + spent.training_flops, goal, step_flops
-        budgets[arm] = ArmBudget(
-            **vars(spent),
-            lineage_flops=_lineage(resolved, method) + spent.training_flops,
-            flops_ratio=spent.training_flops / target.training_flops,
-            match_ratio=mine / theirs,
-            matched=abs(mine - theirs) <= max(TOLERANCE * theirs, step),
+            parts = _parts(resolved, method, flops=goal - _before(resolved, method))
+        if problem := _problem(resolved, arm, parts):
+            problems.append(problem)
+        else:
+            budgets[arm] = _arm_budget(resolved, method, parts, target)
+    if match.unmatched and not problems and all(budget.matched for budget in budgets.values()):
+        problems.append(
+            f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
+            "would have no effect. Remove it."
         )
     if problems:
         raise SpecError(problems)
     return budgets
+
+
+def _parts(
+    resolved: ResolvedAblation, method: MethodSpec, *, steps: int = 0, flops: int = 0
+) -> tuple[PhaseBudget, ...]:
+    """Return the parts of a mixture phase of `steps` steps, or of the steps nearest to `flops`."""
+    parts: list[PhaseBudget] = []
+    for part, share in zip(parts_of(method), _shares(method), strict=True):
+        if steps:
+            wanted = share * (steps - sum(done.steps for done in parts))
+        else:
+            step_flops = _mixture(resolved, method, part, 1).training_flops
+            wanted = share * (flops - _training_flops(parts)) / step_flops
+        parts.append(_mixture(resolved, method, part, round(wanted)))
+    return tuple(parts)
+
+
+def _shares(method: MethodSpec) -> tuple[float, ...]:
+    """Return the share of what is left that each part of the mixture phase gets."""
+    if isinstance(method, LoryToSparseMethod):
+        return 1 - method.sparse_share, 1.0
+    return (1.0,) * len(parts_of(method))
+
+
+def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget]) -> str:
+    warmup = phase_of(resolved, resolved.arms[arm]).warmup_steps
+    fewest = min((part.steps for part in parts), default=warmup + 1)
+    if fewest < 1:
+        return (
+            f"{resolved.path}: match.phase must leave arm {arm} a mixture phase, but its "
+            "branches cost the baseline's whole budget. Use phase: mixture or more tokens."
+        )
+    if fewest <= warmup:
+        return (
+            f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}, the "
+            f"match leaves it {fewest} steps. Raise the mixture phase's tokens."
+        )
+    return ""
+
+
+def _arm_budget(
+    resolved: ResolvedAblation,
+    method: MethodSpec,
+    parts: tuple[PhaseBudget, ...],
+    target: Sequence[PhaseBudget],
+) -> ArmBudget:
+    last = parts[-1] if parts else _mixture(resolved, method, method, 0)
+    tokens, training_flops = sum(part.tokens for part in parts), _training_flops(parts)
+    mine, theirs = float(tokens), float(sum(part.tokens for part in target))
+    step = last.tokens / max(last.steps, 1)
+    if resolved.ablation.match.on == "flops":
+        baseline = resolved.arms[resolved.ablation.baseline]
+        mine = _before(resolved, method) + training_flops
+        theirs = _before(resolved, baseline) + _training_flops(target)
+        step = last.training_flops / max(last.steps, 1)
+    return ArmBudget(
+        steps=sum(part.steps for part in parts),
+        tokens=tokens,
+        params=last.params,
+        flops=last.flops,
+        training_flops=training_flops,
+        executed_flops=sum(part.executed_flops for part in parts),
+        parts=parts,
+        lineage_flops=_lineage(resolved, method) + training_flops,
+        flops_ratio=training_flops / _training_flops(target),
+        match_ratio=mine / theirs,
+        matched=bool(parts) and abs(mine - theirs) <= max(TOLERANCE * theirs, step),
+    )
 
 
 def seed_budget(resolved: ResolvedAblation) -> PhaseBudget:
@@ -104,16 +178,38 @@ def seed_budget(resolved: ResolvedAblation) -> PhaseBudget:
     return _budget(resolved.model, DENSE, 1, size, _steps_of(size, resolved.model))
 
 
-def expert_budget(resolved: ResolvedAblation) -> PhaseBudget:
-    """Return what one branch's training spends."""
+def expert_budget(resolved: ResolvedAblation, how: BranchSpec | None = None) -> PhaseBudget:
+    """Return what one branch's training spends, in full where `how` is None."""
     size = resolved.scale.phases.expert
-    return _budget(resolved.model, DENSE, 1, size, _steps_of(size, resolved.model))
+    full = _budget(resolved.model, DENSE, 1, size, _steps_of(size, resolved.model))
+    if how is None:
+        return full
+    tokens_a_step = full.tokens // full.steps
+    flops = lora_per_token(resolved.model, how.lora, resolved.model.max_seq_len, tokens_a_step)
+    steps = full.steps
+    if how.equal == "flops":
+        steps = round(full.training_flops / (tokens_a_step * flops.model_training))
+    return _spent(full.params, flops, steps, steps * tokens_a_step)
 
 
-def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[str, ...]:
+def phase_of(resolved: ResolvedAblation, method: MethodSpec) -> PhaseSize:
+    """Return the size of an arm's mixture phase.
+
+    A model that starts anew takes the seed model's learning rates, on the batches of all arms.
+    """
+    phases = resolved.scale.phases
+    if not starts_anew(method):
+        return phases.mixture
+    names = ("peak_lr", "warmup_steps", "final_lr_share")
+    return phases.mixture.model_copy(
+        update={name: getattr(phases.seed_model, name) for name in names}
+    )
+
+
+def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[Branch, ...]:
     """Return the branches that any of the arms needs, each once, in the order of their use."""
-    names = (name for arm in arms for name in sources(resolved, resolved.arms[arm]))
-    return tuple(dict.fromkeys(name for name in names if name != SEED_MODEL))
+    found = (branch for arm in arms for branch in branches(resolved, resolved.arms[arm]))
+    return tuple(dict.fromkeys(branch for branch in found if branch.name != SEED_MODEL))
 
 
 def num_experts(resolved: ResolvedAblation, method: MethodSpec) -> int:
@@ -126,9 +222,11 @@ def mixed(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
     return experts_of(method, resolved.recipe.mixture.experts)
 
 
-def sources(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
-    """Return the dense models that an arm reads."""
-    return sources_of(method, resolved.recipe.mixture.experts)
+def branches(resolved: ResolvedAblation, method: MethodSpec) -> tuple[Branch, ...]:
+    """Return the dense models that an arm reads; the seed model is the branch of that name."""
+    how = method.branch if isinstance(method, BTXMethod | BAMMethod) else None
+    names = sources_of(method, resolved.recipe.mixture.experts)
+    return tuple(Branch(name, None if name == SEED_MODEL else how) for name in names)
 
 
 def _before(resolved: ResolvedAblation, method: MethodSpec) -> int:
@@ -137,14 +235,17 @@ def _before(resolved: ResolvedAblation, method: MethodSpec) -> int:
 
 
 def _lineage(resolved: ResolvedAblation, method: MethodSpec) -> int:
-    branches = {name for name in sources(resolved, method) if name != SEED_MODEL}
-    seed = seed_budget(resolved).training_flops
-    return seed + len(branches) * expert_budget(resolved).training_flops
+    read = set(branches(resolved, method))
+    seed = seed_budget(resolved).training_flops if read else 0
+    trained = [branch for branch in read if branch.name != SEED_MODEL]
+    return seed + sum(expert_budget(resolved, branch.how).training_flops for branch in trained)
 
 
-def _mixture(resolved: ResolvedAblation, method: MethodSpec, steps: int) -> PhaseBudget:
-    size = resolved.scale.phases.mixture
-    return _budget(resolved.model, method, num_experts(resolved, method), size, steps)
+def _mixture(
+    resolved: ResolvedAblation, method: MethodSpec, part: MethodSpec, steps: int
+) -> PhaseBudget:
+    size = phase_of(resolved, method)
+    return _budget(resolved.model, part, num_experts(resolved, method), size, steps)
 
 
 def _budget(
@@ -152,14 +253,22 @@ def _budget(
 ) -> PhaseBudget:
     flops = per_token(model, method, experts, model.max_seq_len)
     tokens = steps * size.batch_sequences * model.max_seq_len
+    return _spent(count(model, method, experts), flops, steps, tokens)
+
+
+def _spent(params: ParamCount, flops: FlopCount, steps: int, tokens: int) -> PhaseBudget:
     return PhaseBudget(
         steps=steps,
         tokens=tokens,
-        params=count(model, method, experts),
+        params=params,
         flops=flops,
         training_flops=tokens * flops.model_training,
         executed_flops=tokens * flops.executed_training,
     )
+
+
+def _training_flops(parts: Iterable[PhaseBudget]) -> int:
+    return sum(part.training_flops for part in parts)
 
 
 def _steps_of(size: PhaseSize, model: ModelSpec) -> int:

@@ -97,6 +97,15 @@ def stream(tokens_dir: Path, domain: str, split: str) -> NDArray[np.unsignedinte
     return tokens
 
 
+def token_counts(tokens_dir: Path, split: str) -> NDArray[np.int64]:
+    """Return how often each token stands in a split of all domains together."""
+    manifest = read_tokens_manifest(tokens_dir)
+    counts = np.zeros(manifest.vocab_size, dtype=np.int64)
+    for domain in manifest.tokens:
+        counts += np.bincount(stream(tokens_dir, domain, split), minlength=manifest.vocab_size)
+    return counts
+
+
 def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
     """Return the index of documents, of dtype `DOCUMENT`."""
     index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy")

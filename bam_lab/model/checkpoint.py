@@ -72,5 +72,7 @@ def build(
 ) -> Transformer:
     """Return a `Transformer` holding `state`, every tensor of it and no other."""
     model = Transformer(spec, method, num_experts)
-    model.load_state_dict({name: tensor.to(torch.float32) for name, tensor in state.items()})
+    model.load_state_dict(
+        {name: t.to(torch.float32) if t.is_floating_point() else t for name, t in state.items()}
+    )
     return model

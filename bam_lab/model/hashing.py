@@ -1,10 +1,10 @@
 """Tables that send each token to an expert by its id (Hash Layers, arXiv:2106.04426 §3.1).
 
-A table is a function of its spec, the token counts and, for the clustered kinds, the embeddings of
-a dense model, so it can be made again. What the paper leaves open and we took: clusters hold equal
-numbers of tokens, a full one passes its further tokens on to the next nearest; without counts the
-balanced table deals tokens out in the order of their ids, which for byte-pair tokens is near the
-order of their frequency.
+A table is a function of its spec, the token counts and, for the clustered kinds, the embeddings
+that the model starts from (the paper's are a trained model's), so it can be made again. What the
+paper leaves open and we took: clusters hold equal numbers of tokens, a full one passes its further
+tokens on to the next nearest; without counts the balanced table deals tokens out in the order of
+their ids, which for byte-pair tokens is near the order of their frequency.
 
 Shapes: V vocab, D dim, E experts.
 """
@@ -13,6 +13,7 @@ import heapq
 from typing import assert_never
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -62,7 +63,7 @@ def clustered(
     centres = embedding[torch.randperm(len(embedding), generator=generator)[:num_experts]]
     for _ in range(ROUNDS):
         nearest = torch.cdist(embedding, centres).argmin(1)
-        members = torch.nn.functional.one_hot(nearest, num_experts).float()  # V E
+        members = F.one_hot(nearest, num_experts).float()  # V E
         sizes = members.sum(0).unsqueeze(1)
         centres = (members.T @ embedding / sizes.clamp_min(1)).where(sizes > 0, centres)
     room = [-(-len(embedding) // num_experts)] * num_experts

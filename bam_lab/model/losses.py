@@ -130,9 +130,8 @@ def balance_loss(
     (arXiv:2403.07816 §3.3): load_i is the mean of the sparse gates, which carry gradient. What a
     capacity limit drops counts as sent to `tokens`, as in arXiv:2101.03961 §2.2.
 
-    Args:
-        rows: sequences whose means make one loss, the result being their average; None takes the
-            batch's means over all devices (arXiv:2501.11873), each with as many tokens.
+    `rows` sequences have means and a loss of their own, the result being the average; None takes
+    the batch's means over all devices (arXiv:2501.11873), each with as many tokens.
 
     Raises:
         ValueError: `rows` does not divide the batch.

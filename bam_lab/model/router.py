@@ -79,6 +79,11 @@ def route(
     """Route every token of `x` (float32, as the norm left it); `draw` marks a training pass."""
     with torch.autocast(x.device.type, enabled=False):
         logits = F.linear(x.float(), weight.float())  # B T E
+    return select(logits, router, draw)
+
+
+def select(logits: Float[Tensor, "B T E"], router: RouterSpec, draw: Draw | None = None) -> Routing:
+    """Choose experts and weigh them by logits of tokens, or of segments."""
     match router:
         case SoftRouter():
             return Routing(logits, logits.softmax(-1), everyone(logits))

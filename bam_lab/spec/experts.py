@@ -15,6 +15,7 @@ from bam_lab.spec.methods import (
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.routers import HashRouter
 
 
 def is_mixture(method: MethodSpec) -> bool:
@@ -157,8 +158,14 @@ def frozen_tensors(method: MethodSpec, num_layers: int) -> frozenset[str]:
     return expert_tensors(method, num_layers) if frozen else frozenset()
 
 
+def hash_router(method: MethodSpec) -> HashRouter | None:
+    """Return the hash that sends tokens to the method's FFN experts, if it is one."""
+    router = getattr(method, "ffn_router", None)
+    return router if isinstance(router, HashRouter) else None
+
+
 def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:
-    """Return the modules that have a router, those of FFNs first."""
+    """Return the modules that are routed, those of FFNs first."""
     parts = ("ffn", "attention") if isinstance(method, BAMMethod) else ("ffn",)
     layers = routed_layers(method, num_layers)
     return tuple(f"layers.{i}.{part}" for part in parts for i in layers)

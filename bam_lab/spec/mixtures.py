@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, Spec
+from bam_lab.spec.branches import BranchSpec
 from bam_lab.spec.routers import AttentionRouterSpec, BalanceLoss, RouterSpec
 
 
@@ -20,11 +21,13 @@ class _MixtureMethod(Spec):
         experts: names of the dense models that become experts, in router-column order; `seed_model`
             is the seed model. A name may stand more than once: each time it is one more copy. Empty
             means the recipe's own list.
+        branch: how the dense experts are trained; absent for full branches of the recipe.
         router_init_std: standard deviation of the routers' normal initialisation.
     """
 
     ffn_router: RouterSpec
     experts: tuple[str, ...] = ()
+    branch: BranchSpec | None = None
     z_loss: NonNegativeFloat = 0.0
     router_init_std: PositiveFloat = 0.02
 

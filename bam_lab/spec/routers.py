@@ -86,17 +86,17 @@ class ExpertChoiceRouter(Spec):
 
 
 class HashRouter(Spec):
-    """Send every token to one expert by its id alone; the gate is 1 (Hash Layers, arXiv:2106.04426).
+    """Send every token to one expert by its id alone, with gate 1 (arXiv:2106.04426, Hash Layers).
 
     There is no router to train. The table from token to expert is made when the model is upcycled
     and stays in its checkpoint.
 
     Attributes:
         kind: `random`, uniform; `balanced`, most frequent token first, each to the expert with the
-            least text so far; `clustered`, k-means over the first dense model's embeddings, with
-            equal numbers of tokens; `dispersed`, the members of each such cluster dealt out.
-        table_seed: of the random table, and of where k-means starts. All layers have the same table,
-            as in the paper's code.
+            least text so far; `clustered`, k-means over the embeddings that the model starts from,
+            with equal numbers of tokens; `dispersed`, the members of each such cluster dealt out.
+        table_seed: of the random table, and of where k-means starts. All layers have one table, as
+            in the paper's code.
     """
 
     select: Literal["hash"]

@@ -7,8 +7,9 @@ from typing import assert_never
 import torch
 from torch import Tensor
 
+from bam_lab.model.hashing import hash_table
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.experts import num_experts_of
+from bam_lab.spec.experts import hash_router, num_experts_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.upcycle.origins import Origin, Shape, Source, check_coverage, origins
@@ -17,12 +18,17 @@ State = Mapping[str, Tensor]
 
 
 def upcycle(
-    method: MethodSpec, spec: ModelSpec, experts: Sequence[State], generator: torch.Generator
+    method: MethodSpec,
+    spec: ModelSpec,
+    experts: Sequence[State],
+    generator: torch.Generator,
+    token_counts: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Return the state of the model that `method` makes of dense models of shape `spec`.
 
     `experts` are the dense states that are read, in router-column order; `generator` draws the
     routers, in the table's order, and then the noise of copies, so that noise moves no router.
+    `token_counts` are the tokens' frequencies, for a hash that balances them.
 
     Raises:
         ValueError: the table does not cover the model, or a dense model has another shape.
@@ -31,7 +37,11 @@ def upcycle(
     target = target_shapes(method, spec, num_experts_of(method, len(experts)))
     check_coverage(table, target, [shapes(expert) for expert in experts])
     drawn = sorted(table.items(), key=lambda row: not row[0].endswith(".router"))
-    made = {name: make(origin, experts, generator) for name, origin in drawn}
+    made = {name: make(origin, experts, generator) for name, origin in drawn if origin.op != "hash"}
+    if (router := hash_router(method)) is not None:
+        count = num_experts_of(method, len(experts))
+        tokens = hash_table(router, count, made["embedding"], token_counts)
+        made |= {name: tokens for name, origin in table.items() if origin.op == "hash"}
     return {name: made[name] for name in table}
 
 
@@ -57,6 +67,8 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
             return torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
         case "ones":
             return torch.ones(origin.shape)
+        case "hash":
+            raise AssertionError("made of the whole model: upcycle")
         case _:
             assert_never(origin.op)
 

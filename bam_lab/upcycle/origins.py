@@ -20,6 +20,7 @@ from typing import Literal
 from bam_lab.spec.experts import (
     copies_seed,
     expert_tensors,
+    hash_router,
     ffn_parts,
     num_experts_of,
     num_sources,
@@ -36,7 +37,7 @@ from bam_lab.spec.methods import (
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
-Op = Literal["take", "copy", "mean", "stack", "blend", "init", "ones"]
+Op = Literal["take", "copy", "mean", "stack", "blend", "init", "ones", "hash"]
 EXPERT_OPS: tuple[Op, ...] = ("stack", "copy", "blend")
 """Those that give the target a leading expert axis."""
 
@@ -67,7 +68,8 @@ class Origin:
         op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
             copy with normal noise of `std`; `mean` of the sources, by `weights` where given;
             `stack` them in router-column order on a new first axis; `blend`: stack after joining,
-            for each expert in turn, one cut of every model; `init` from a normal distribution with `std`; `ones`.
+            for each expert in turn, one cut of every model; `init` from a normal distribution with `std`; `ones`;
+            `hash`: the table of a hash router, made of the target's own embedding.
         shape: of the target.
     """
 
@@ -135,6 +137,9 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
                 table[name] = Origin("mean", sources, shape)
     for module in routed_modules(method, spec.num_layers):
         assert not isinstance(method, DenseMethod)
+        if module.endswith(".ffn") and hash_router(method) is not None:
+            table[f"{module}.hash"] = Origin("hash", (), (spec.vocab_size,))
+            continue
         table[f"{module}.router"] = Origin("init", (), (count, spec.dim), method.router_init_std)
     return table
 

@@ -17,15 +17,23 @@ from bam_lab.spec.methods import (
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import RouterSpec, SoftRouter, TopKRouter
+from bam_lab.spec.routers import (
+    ExpertChoiceRouter,
+    HashRouter,
+    RouterSpec,
+    SampleRouter,
+    SoftRouter,
+    TopKRouter,
+    predicted_gate_sum,
+)
 
 EXPERTS = 4
 DENSE = DenseMethod(method="dense")
 SOFT = SoftRouter(score="softmax", select="all")
 
 
-def top_k(k: int, renormalize: bool = False) -> TopKRouter:
-    return TopKRouter(score="softmax", select="top_k", top_k=k, renormalize=renormalize)
+def top_k(k: int, renormalize: bool = False, **settings) -> TopKRouter:
+    return TopKRouter(score="softmax", select="top_k", top_k=k, renormalize=renormalize, **settings)
 
 
 ROUTERS: dict[str, RouterSpec] = {
@@ -34,6 +42,43 @@ ROUTERS: dict[str, RouterSpec] = {
     "top-2": top_k(2),
     "top-2-renormalized": top_k(2, renormalize=True),
 }
+
+
+def expert_choice(capacity_factor=2.0, inference_top_k=2, **settings) -> ExpertChoiceRouter:
+    return ExpertChoiceRouter(
+        score="softmax",
+        select="expert_choice",
+        capacity_factor=capacity_factor,
+        inference_top_k=inference_top_k,
+        **settings,
+    )
+
+
+def sample(estimator="soft_value", soft_first_layer=False, **settings) -> SampleRouter:
+    return SampleRouter(
+        score="softmax",
+        select="sample",
+        estimator=estimator,
+        soft_first_layer=soft_first_layer,
+        **settings,
+    )
+
+
+FFN_ROUTERS: dict[str, RouterSpec] = {
+    "top-1-capacity": top_k(1, capacity_factor=1.0),
+    "top-2-renormalized-capacity": top_k(2, renormalize=True, capacity_factor=2.0),
+    "sample": sample(),
+    "sample-soft-first": sample(soft_first_layer=True),
+    "straight-through": sample("straight_through"),
+    "expert-choice": expert_choice(),
+    "expert-choice-sequence": expert_choice(1.0, 1, group="sequence"),
+    "expert-choice-renormalized": expert_choice(renormalize=True, group="sequence"),
+    "hash-random": HashRouter(select="hash", kind="random"),
+    "hash-balanced": HashRouter(select="hash", kind="balanced"),
+    "hash-clustered": HashRouter(select="hash", kind="clustered"),
+    "hash-dispersed": HashRouter(select="hash", kind="dispersed"),
+}
+"""Those that attention has not; what they limit, draw or choose is in the training rule alone."""
 
 
 def btx(ffn: RouterSpec, **settings) -> BTXMethod:
@@ -65,6 +110,15 @@ METHODS |= {
         ("last_1", "soft"),
     )
 }
+
+METHODS |= {f"btx-{name}": btx(router) for name, router in FFN_ROUTERS.items()}
+METHODS["bam-shared-soft-ffn-hash-random"] = bam("shared", SOFT, FFN_ROUTERS["hash-random"])
+METHODS["bam-per_expert-top-2-ffn-sample-soft-first"] = bam(
+    "per_expert", top_k(2), FFN_ROUTERS["sample-soft-first"]
+)
+METHODS["sparse_upcycling-every_other-expert-choice"] = sparse_upcycling(
+    "every_other", FFN_ROUTERS["expert-choice"]
+)
 
 
 def lory(first_segment, **settings):
@@ -102,13 +156,18 @@ OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
 
 
 def keeps_scale(method: MethodSpec) -> bool:
-    """Return whether all gates of the method sum to 1."""
+    """Return whether all gates of the method sum to 1, under the inference rule."""
     if isinstance(method, LoryMethod):
         return True
     routers = [method.ffn_router]
     if isinstance(method, BAMMethod):
         routers.append(method.attention_router)
-    return all(isinstance(r, SoftRouter) or r.renormalize for r in routers)
+    return all(predicted_gate_sum(router, EXPERTS) == 1 for router in routers)
+
+
+def draws_noise(method: MethodSpec) -> bool:
+    """Return whether a training pass depends on its generator."""
+    return isinstance(getattr(method, "ffn_router", None), SampleRouter)
 
 
 def keeps_copies(method: MethodSpec) -> bool:
