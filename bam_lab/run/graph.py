@@ -2,6 +2,8 @@
 
     corpus -> tokenizer -> seed_model -> expert (one a domain) -> upcycle -> mixture -> evaluate
 
+An arm without a mixture phase is evaluated as its upcycling leaves it; a mixture phase of two parts
+has a second upcycling between them; a model that starts anew needs no seed model.
 A replicate redoes what its spec says (`from: mixture | branch | seed`) under `rng_seed` = its
 number; everything else is shared. The corpus is addressed by its content, so until it is built the
 fingerprints after it are not known (`Graph.known` is False, and its keys mean nothing).
@@ -10,21 +12,35 @@ fingerprints after it are not known (`Graph.known` is False, and its keys mean n
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bam_lab.cost.match import ArmBudget, expert_budget, seed_budget, solve, sources, used_branches
+from bam_lab.cost.match import (
+    ArmBudget,
+    branches,
+    expert_budget,
+    phase_of,
+    seed_budget,
+    solve,
+    used_branches,
+)
+from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
 from bam_lab.run.stage import Graph, Stage, plain
 from bam_lab.run.stage_specs import (
+    conversion_stage,
     corpus_stage,
     evaluation_stage,
+    mix_of,
     named,
     tokenizer_stage,
     training_stage,
     upcycle_stage,
 )
-from bam_lab.spec.experts import is_mixture
+from bam_lab.spec.branches import Branch
+from bam_lab.spec.experts import built, is_trained, parts_of, starts_anew
 from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.methods import AverageMethod, BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.recipe import SEED_MODEL
 
+SEED = Branch(SEED_MODEL, None)
 UNKNOWN_DIGEST = "known after the corpus is built"
 
 
@@ -51,16 +67,18 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     Raises:
         SpecError: two arms are the same run, or the match cannot be solved.
     """
+    resolved = settled(resolved)
     budgets = solve(resolved)
     corpus = corpus_stage(resolved.corpus)
     builder = _Builder(resolved, {corpus.fingerprint: corpus})
     digest = corpus_digest or UNKNOWN_DIGEST
     tokenizer = builder.add(tokenizer_stage(corpus, resolved.model.vocab_size, digest))
     for number in range(replicates):
-        seed_model = _add_seed_model(builder, tokenizer, number)
-        experts = {SEED_MODEL: seed_model}
-        for domain in used_branches(resolved, resolved.arms):
-            experts[domain] = _add_expert(builder, tokenizer, seed_model, domain, number)
+        experts: dict[Branch, str] = {}
+        if any(not starts_anew(method) for method in resolved.arms.values()):
+            experts[SEED] = _add_seed_model(builder, tokenizer, number)
+        for branch in used_branches(resolved, resolved.arms):
+            experts[branch] = _add_expert(builder, tokenizer, experts[SEED], branch, number)
         _add_arms(builder, budgets, tokenizer, experts, number)
     return Graph(builder.stages, corpus_digest is not None, corpus)
 
@@ -84,23 +102,29 @@ def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:
 
 
 def _add_expert(
-    builder: _Builder, tokenizer: str, seed_model: str, domain: str, number: int
+    builder: _Builder, tokenizer: str, seed_model: str, branch: Branch, number: int
 ) -> str:
-    resolved, recipe = builder.resolved, builder.resolved.recipe
+    resolved = builder.resolved
     redone = resolved.ablation.replicates.from_ != "mixture"
-    share = 0.0 if domain == recipe.general else recipe.expert.general_share
-    mix = {domain: 1.0 - share} | ({recipe.general: share} if share else {})
+    details: dict[str, Any] = {
+        "mix": mix_of(resolved.recipe, branch.name),
+        "method": {"method": "dense"},
+    }
+    if branch.how is not None:
+        details["lora"] = plain(branch.how.lora)
     stage = training_stage(
         resolved,
         "expert",
         size=resolved.scale.phases.expert,
-        budget=expert_budget(resolved),
+        budget=expert_budget(resolved, branch.how),
         inputs={"seed_model": seed_model, "tokenizer": tokenizer},
-        details={"mix": mix, "method": {"method": "dense"}},
+        details=details,
         rng_seed=number if redone else 0,
     )
     stage = named(
-        replace(stage, domain=domain), f"expert {domain}", replicate=number if redone else None
+        replace(stage, domain=branch.label),
+        f"expert {branch.label}",
+        replicate=number if redone else None,
     )
     fingerprint = builder.add(stage)
     builder.add(evaluation_stage(resolved, stage, tokenizer, "expert"))
@@ -111,14 +135,14 @@ def _add_arms(
     builder: _Builder,
     budgets: dict[str, ArmBudget],
     tokenizer: str,
-    experts: dict[str, str],
+    experts: dict[Branch, str],
     number: int,
 ) -> None:
     resolved = builder.resolved
     problems = []
     taken: dict[str, str] = {}
     for arm, budget in budgets.items():
-        stage = _mixture(builder, arm, budget, tokenizer, experts, number)
+        stage = _arm(builder, arm, budget, tokenizer, experts, number)
         if stage.fingerprint in taken:
             problems.append(
                 f"{resolved.path}: arms.{arm} must differ from arms.{taken[stage.fingerprint]}, "
@@ -132,40 +156,72 @@ def _add_arms(
         raise SpecError(problems)
 
 
-def _mixture(
+def _arm(
     builder: _Builder,
     arm: str,
     budget: ArmBudget,
     tokenizer: str,
-    experts: dict[str, str],
+    experts: dict[Branch, str],
     number: int,
 ) -> Stage:
-    """Return an arm's mixture phase; its upcycling and step-0 evaluation are added on the way."""
+    """Return the stage that leaves an arm's model; those before it are added on the way."""
     resolved, method = builder.resolved, builder.resolved.arms[arm]
     inputs = {"tokenizer": tokenizer}
-    # The names of the experts are labels; the inputs and their order say what they are.
-    details: dict[str, Any] = {"method": plain(method), "mix": resolved.recipe.mixture.mix}
-    details["method"].pop("experts", None)
-    if is_mixture(method):
-        names = sources(resolved, method)
-        upcycle = named(
-            upcycle_stage(resolved, details["method"], names, experts, tokenizer, number),
-            f"upcycle {arm}",
-            arm=arm,
-            replicate=number,
-        )
+    if not isinstance(method, DenseMethod):
+        upcycle = _upcycle(builder, arm, tokenizer, experts, number)
         builder.add(upcycle)
+        if not is_trained(method):
+            return upcycle
         builder.add(evaluation_stage(resolved, upcycle, tokenizer, "step-0"))
         inputs["upcycle"] = upcycle.fingerprint
-    else:
-        inputs["seed_model"] = experts[SEED_MODEL]
-    stage = training_stage(
-        resolved,
-        "mixture",
-        size=resolved.scale.phases.mixture,
-        budget=budget,
-        inputs=inputs,
-        details=details,
-        rng_seed=number,
-    )
+    elif not starts_anew(method):
+        inputs["seed_model"] = experts[SEED]
+    parts = list(zip(parts_of(method), budget.parts, strict=True))
+    for index, (part, spent) in enumerate(parts):
+        stage = training_stage(
+            resolved,
+            "mixture",
+            size=phase_of(resolved, method),
+            budget=spent,
+            inputs=inputs,
+            details={"method": _identity(part), "mix": resolved.recipe.mixture.mix},
+            rng_seed=number,
+        )
+        if index == len(parts) - 1:
+            break
+        label = f"mixture {arm} ({part.method})"
+        stage = replace(named(stage, label, arm=arm, replicate=number), role="first part")
+        builder.add(stage)
+        following = _identity(parts[index + 1][0])
+        conversion = conversion_stage(resolved, following, stage, tokenizer, number)
+        conversion = named(conversion, f"convert {arm}", arm=arm, replicate=number)
+        inputs = {"tokenizer": tokenizer, "upcycle": builder.add(conversion)}
     return named(stage, f"mixture {arm}", arm=arm, replicate=number)
+
+
+def _upcycle(
+    builder: _Builder, arm: str, tokenizer: str, experts: dict[Branch, str], number: int
+) -> Stage:
+    resolved, method = builder.resolved, builder.resolved.arms[arm]
+    read = branches(resolved, method)
+    details = {"method": _identity(built(method))}
+    if isinstance(method, AverageMethod) and method.weights:
+        weights = [method.weights[branch.name] for branch in read]
+        details["method"]["weights"] = {str(i): weight for i, weight in enumerate(weights)}
+    if isinstance(method, BTMMethod):
+        texts = [resolved.recipe.seed_model.mix if b == SEED else {b.name: 1.0} for b in read]
+        details["texts"] = plain(texts)
+    sources = [(branch.label, experts[branch]) for branch in read]
+    stage = upcycle_stage(resolved, details, sources, tokenizer, number)
+    return named(stage, f"upcycle {arm}", arm=arm, replicate=number)
+
+
+def _identity(method: MethodSpec) -> dict[str, Any]:
+    """Return a method as it enters fingerprints.
+
+    The names of the experts are labels; the inputs and their order say what they are.
+    """
+    found: dict[str, Any] = plain(method)
+    for label in ("experts", "branch"):
+        found.pop(label, None)
+    return found

@@ -22,7 +22,7 @@ class Stage:
         arm: the arm it serves; None when it is shared between arms.
         replicate: the replicate it belongs to; None when all share it.
         role: what it is for: the stage's name, or for `evaluate` what is evaluated (`seed_model`,
-            `expert`, `step-0`, `arm`).
+            `expert`, `step-0`, `arm`); `first part` and `conversion` where a mixture phase has two.
     """
 
     name: StageName
@@ -73,12 +73,13 @@ class Graph:
         return [self.stages[fingerprint] for fingerprint in stage.inputs.values()]
 
     def arm(self, arm: str, replicate: int) -> Stage:
-        """Return the mixture phase of one arm in one replicate."""
-        return next(
+        """Return the stage that leaves the model of one arm in one replicate."""
+        evaluation = next(
             stage
             for stage in self.stages.values()
-            if (stage.name, stage.arm, stage.replicate) == ("mixture", arm, replicate)
+            if (stage.role, stage.arm, stage.replicate) == ("arm", arm, replicate)
         )
+        return self.stages[evaluation.inputs["model"]]
 
 
 def identify(name: StageName, spec: dict[str, Any], inputs: dict[str, str]) -> str:

@@ -1,5 +1,6 @@
 """What each stage's spec holds, and so what its fingerprint covers."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.spec.corpus import CorpusSpec, identity
 from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import PhaseSize
 
 SPLITS = ("valid", "test")
@@ -95,16 +97,15 @@ def training_stage(
 
 def upcycle_stage(
     resolved: ResolvedAblation,
-    method: dict[str, Any],
-    names: tuple[str, ...],
-    experts: dict[str, str],
+    details: dict[str, Any],
+    sources: Sequence[tuple[str, str]],
     tokenizer: str,
     number: int,
 ) -> Stage:
-    """Return the stage that mixes the dense experts `names`, and proves the result at step 0."""
-    inputs = {f"expert{i}": experts[name] for i, name in enumerate(names)}
+    """Return the stage that mixes dense models (label, fingerprint), and proves it at step 0."""
+    inputs = {f"expert{i}": fingerprint for i, (_, fingerprint) in enumerate(sources)}
     inputs["tokenizer"] = tokenizer
-    spec = {"model": plain(resolved.model), "method": method, "rng_seed": number}
+    spec = {"model": plain(resolved.model), **details, "rng_seed": number}
     return Stage(
         name="upcycle",
         label="upcycle",
@@ -114,8 +115,22 @@ def upcycle_stage(
         threads=resolved.scale.phases.mixture.threads,
         seconds=_UPCYCLE_SECONDS,
         role="upcycle",
-        settings={"experts": list(names), "domains": domains(resolved)},
+        settings={"experts": [label for label, _ in sources], "domains": domains(resolved)},
     )
+
+
+def conversion_stage(
+    resolved: ResolvedAblation,
+    method: dict[str, Any],
+    mixture: Stage,
+    tokenizer: str,
+    number: int,
+) -> Stage:
+    """Return the stage that puts a trained mixture's weights under another method's routing."""
+    stage = upcycle_stage(resolved, {"method": method}, (), tokenizer, number)
+    inputs = {"mixture": mixture.fingerprint, "tokenizer": tokenizer}
+    fingerprint = identify("upcycle", stage.spec, inputs)
+    return replace(stage, inputs=inputs, fingerprint=fingerprint, role="conversion")
 
 
 def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, role: str) -> Stage:
@@ -145,6 +160,12 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
         replicate=model.replicate,
         domain=model.domain,
     )
+
+
+def mix_of(recipe: RecipeSpec, branch: str) -> dict[str, float]:
+    """Return the data mix that a branch is trained on."""
+    share = 0.0 if branch == recipe.general else recipe.expert.general_share
+    return {branch: 1.0 - share} | ({recipe.general: share} if share else {})
 
 
 def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = None) -> Stage:

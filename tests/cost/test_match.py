@@ -15,6 +15,7 @@ from bam_lab.cost.match import (
 )
 from bam_lab.errors import SpecError
 from bam_lab.spec.ablation import Match
+from bam_lab.spec.branches import Branch
 from bam_lab.spec.load import load_ablation
 from tests.cost.shapes import LORY, SPARSE
 
@@ -118,8 +119,8 @@ def test_an_arm_that_cannot_be_matched_is_the_users_problem():
 def test_copies_count_as_experts_but_not_as_branches():
     found = with_experts(resolved(), "soft", ("seed_model", "code", "code", "code", "code"))
     assert num_experts(found, found.arms["soft"]) == 5
-    assert used_branches(found, ["soft"]) == ("code",)
-    assert used_branches(found, found.arms) == ("code", "law", "math")
+    assert used_branches(found, ["soft"]) == (Branch("code", None),)
+    assert [b.label for b in used_branches(found, found.arms)] == ["code", "law", "math"]
 
 
 def test_an_arm_must_outlast_its_warm_up():
