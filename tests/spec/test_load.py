@@ -86,6 +86,11 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["recipe.mixture.experts=[seed_model, cod]"], "got 'cod'. Did you mean `code`?"),
         (["model.vocab_size=256"], "vocab_size must hold the 256 bytes and end-of-text"),
         (["model.num_kv_heads=3"], "num_kv_heads must divide num_heads, got 3 and 2"),
+        (
+            ["model.positions=learned", "model.rope_theta=500.0"],
+            "rope_theta must not be given with `positions: learned`, got 500: it has no effect",
+        ),
+        (["model.activation=relu"], "activation must be 'swiglu' or 'gelu', got 'relu'"),
         (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
         (["match.on"], "must be dotted.path=value"),
         (["title=2020-13-45"], "the value must be plain YAML"),
@@ -112,6 +117,20 @@ def test_a_bad_override_names_itself(overrides: list[str], message: str) -> None
     text = problems("bam-attention-routing", *overrides)
     assert message in text
     assert "--set" in text or message == "the loss has no effect"  # named where the loss stands
+
+
+def test_learned_positions_turn_nothing() -> None:
+    """Neither an angle's base nor an even head is asked for."""
+    overrides = ["model.positions=learned", "model.head_dim=33"]
+    assert load_ablation("bam-attention-routing", overrides=overrides).model.positions == "learned"
+    assert "must be even for rotary positions, got 33" in problems(
+        "bam-attention-routing", "model.head_dim=33"
+    )
+
+
+def test_a_mixture_of_ungated_ffns_is_refused_at_its_arm() -> None:
+    text = problems("bam-attention-routing", "model.activation=gelu")
+    assert "arms.btx.method must be dense where the model's activation is gelu, got btx" in text
 
 
 def test_a_scale_without_a_name_is_told() -> None:
