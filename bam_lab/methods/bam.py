@@ -29,6 +29,7 @@ class BAM(TrainedModule):
         balance_loss: BalanceLoss | None = BALANCE,
         attention_balance_loss: BalanceLoss | None = None,
         z_loss: float = 0.001,
+        frozen_experts: bool = False,
         rng_seed: int = 0,
         training: Training = DEFAULTS,
     ) -> Self:
@@ -41,6 +42,7 @@ class BAM(TrainedModule):
             balance_loss=balance_loss,
             attention_balance_loss=attention_balance_loss,
             z_loss=z_loss,
+            frozen_experts=frozen_experts,
         )
         return cls(mix(method, experts, rng_seed), training)
 

@@ -9,6 +9,7 @@ from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import num_experts_of
 from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
 from bam_lab.upcycle.execute import upcycle
 
 
@@ -18,3 +19,9 @@ def mix(method: MethodSpec, experts: Sequence[Dense], rng_seed: int) -> Transfor
     generator = torch.Generator().manual_seed(rng_seed)
     state = upcycle(method, spec, [expert.model.state_dict() for expert in experts], generator)
     return build(spec, method, num_experts_of(method, len(experts)), state)
+
+
+def draw(method: MethodSpec, spec: ModelSpec, rng_seed: int) -> Transformer:
+    """Return the untrained mixture of a method that starts from scratch, of shape `spec`."""
+    state = upcycle(method, spec, [], torch.Generator().manual_seed(rng_seed))
+    return build(spec, method, num_experts_of(method, 0), state)

@@ -1,7 +1,7 @@
 """BTX: FFN experts from dense experts, everything else averaged (arXiv:2403.07816)."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
@@ -25,12 +25,24 @@ class BTX(TrainedModule):
         ffn_router: RouterSpec = TOP_2,
         balance_loss: BalanceLoss | None = BALANCE,
         z_loss: float = 0.0,
+        expert_layout: Literal["whole", "split", "blended"] = "whole",
+        chunks: int | None = None,
+        frozen_experts: bool = False,
         rng_seed: int = 0,
         training: Training = DEFAULTS,
     ) -> Self:
-        """Mix dense experts; `rng_seed` draws the routers."""
+        """Mix dense experts; `rng_seed` draws the routers.
+
+        Experts are `whole` FFNs, each FFN `split` into `chunks` of them, or `blended` of all (§4.3).
+        """
         method = BTXMethod(
-            method="btx", ffn_router=ffn_router, balance_loss=balance_loss, z_loss=z_loss
+            method="btx",
+            ffn_router=ffn_router,
+            balance_loss=balance_loss,
+            z_loss=z_loss,
+            expert_layout=expert_layout,
+            chunks=chunks,
+            frozen_experts=frozen_experts,
         )
         return cls(mix(method, experts, rng_seed), training)
 

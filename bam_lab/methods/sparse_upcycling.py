@@ -2,9 +2,10 @@
 
 from typing import Self
 
-from bam_lab.methods.base import mix
+from bam_lab.methods.base import draw, mix
 from bam_lab.methods.dense import Dense
 from bam_lab.spec.methods import SparseUpcyclingMethod
+from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import BalanceLoss, RouterSpec, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
@@ -44,3 +45,28 @@ class SparseUpcycling(TrainedModule):
             z_loss=z_loss,
         )
         return cls(mix(method, [seed_model], rng_seed), training)
+
+    @classmethod
+    def from_scratch(
+        cls,
+        spec: ModelSpec,
+        num_experts: int,
+        *,
+        layers: str = "every_other",
+        ffn_router: RouterSpec = TOP_2,
+        balance_loss: BalanceLoss | None = BALANCE,
+        z_loss: float = 0.0,
+        rng_seed: int = 0,
+        training: Training = DEFAULTS,
+    ) -> Self:
+        """Draw the same mixture anew: the rival that upcycling is compared with (§4.2)."""
+        method = SparseUpcyclingMethod(
+            method="sparse_upcycling",
+            start="scratch",
+            num_experts=num_experts,
+            layers=layers,
+            ffn_router=ffn_router,
+            balance_loss=balance_loss,
+            z_loss=z_loss,
+        )
+        return cls(draw(method, spec, rng_seed), training)

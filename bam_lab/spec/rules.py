@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
-from bam_lab.spec.experts import experts_of, misfits
+from bam_lab.spec.experts import experts_of, misfits, sources_of
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     BAMMethod,
@@ -15,6 +15,7 @@ from bam_lab.spec.methods import (
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.origin_rules import origin_problems
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
 from bam_lab.spec.routers import TopKRouter
@@ -111,6 +112,8 @@ def arm_problems(
         if isinstance(method, DenseMethod):
             continue
         experts = experts_of(method, recipe.mixture.experts)
+        for key, text in origin_problems(method, sources_of(method, recipe.mixture.experts)):
+            yield document.problem(_place(document, arm, key), f"{text} (arm {arm!r})")
         named = () if isinstance(method, SparseUpcyclingMethod) else method.experts
         for index, name in enumerate(named):
             if name not in names:

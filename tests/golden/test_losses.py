@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bam_lab.methods import Dense, module_of
-from bam_lab.methods.base import mix
+from bam_lab.methods.base import draw, mix
 from bam_lab.record import metrics
 from bam_lab.spec.experts import num_sources
 from bam_lab.train.fit import fit
@@ -38,6 +38,12 @@ VARIANTS = {
     "sparse_upcycling-every_other-top-2": ("sparse_upcycling-every_other-top-2", "parallel"),
     "lory-own_mean": ("lory-own_mean", "parallel"),
     "lory-uniform-serial": ("lory-uniform", "serial"),
+    "btx-split-top-2-renormalized": ("btx-split-top-2-renormalized", "parallel"),
+    "btx-blended-top-2-renormalized": ("btx-blended-top-2-renormalized", "parallel"),
+    "btx-frozen-top-2": ("btx-frozen-top-2", "parallel"),
+    "bam-shared-frozen-soft": ("bam-shared-frozen-soft", "parallel"),
+    "sparse_upcycling-scratch-top-2": ("sparse_upcycling-scratch-top-2", "parallel"),
+    "lory-scratch-uniform": ("lory-scratch-uniform", "parallel"),
 }
 
 
@@ -63,7 +69,10 @@ def curve(method, block, workdir):
     spec = shape(block, vocab_size=256, init_std=0.05)
     sources = 1 if method == "dense" else num_sources(METHODS[method], EXPERTS)
     dense = [Dense.from_scratch(spec, rng_seed=i, training=training) for i in range(sources)]
-    model = dense[0].model if method == "dense" else mix(METHODS[method], dense, 0)
+    if method == "dense":
+        model = dense[0].model
+    else:
+        model = mix(METHODS[method], dense, 0) if dense else draw(METHODS[method], spec, 0)
     module = module_of(model, training)
     fit(
         module,

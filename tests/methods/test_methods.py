@@ -6,6 +6,7 @@ import torch
 from bam_lab.errors import SpecError
 from bam_lab.methods import BAM, BTX, Dense, Lory, SparseUpcycling, module_of
 from bam_lab.model.losses import next_token_loss
+from bam_lab.spec.experts import expert_tensors
 from bam_lab.spec.routers import BalanceLoss
 from bam_lab.train.optim import DEFAULTS, Training, adamw
 from tests.model.cases import EXPERTS, shape, text, top_k
@@ -64,6 +65,48 @@ def test_lory_needs_two_whole_segments(segment_len):
         SpecError, match=f"method.segment_len must divide max_seq_len 150.*{segment_len}"
     ):
         Lory.from_experts(dense(2), segment_len=segment_len)
+
+
+def test_btx_lays_experts_out_as_asked():
+    experts = dense(2)
+    whole = BTX.from_experts(experts, expert_layout="split", chunks=3, ffn_router=top_k(4, True))
+    assert whole.model.num_experts == 6
+    assert whole.model.layers[0].ffn.gate.shape == (6, 8, 16)
+    blended = BTX.from_experts(experts, expert_layout="blended").model
+    assert torch.equal(blended.layers[1].ffn.up[0, 12:], experts[1].model.layers[1].ffn.up[:12])
+    with pytest.raises(SpecError, match=r"method\.chunks must divide ffn_dim 24, got 5"):
+        BTX.from_experts(experts, expert_layout="split", chunks=5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_frozen_experts_keep_their_weights_through_a_step(decay):
+    """Not even weight decay moves them; routers and what is below still train."""
+    experts = dense(2)
+    for module in (
+        BTX.from_experts(experts, frozen_experts=True, training=Training(weight_decay=decay)),
+        BAM.from_experts(experts, kv="per_expert", frozen_experts=True),
+    ):
+        frozen = expert_tensors(module.model.method, 2)
+        before = {n: p.detach().clone() for n, p in module.model.named_parameters()}
+        module.training_step(text(), 0)["loss"].backward()
+        optimizer = adamw(module.model, module.training_settings)
+        optimizer.step()
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for name, parameter in module.model.named_parameters():
+            assert torch.equal(parameter, before[name]) == (name in frozen), name
+            assert (id(parameter) in held) == (name not in frozen), name
+
+
+def test_a_mixture_from_scratch_reads_no_model():
+    module = SparseUpcycling.from_scratch(shape(), 3, rng_seed=1)
+    method = module.model.method
+    assert (method.start, method.layers, method.ffn_router) == ("scratch", "every_other", top_k(2))
+    assert module.model.num_experts == 3
+    gate = module.model.layers[1].ffn.gate
+    assert not torch.equal(gate[0], gate[1])
+    same, other = (SparseUpcycling.from_scratch(shape(), 3, rng_seed=s).model for s in (1, 2))
+    assert torch.equal(same.layers[1].ffn.gate, gate)
+    assert not torch.equal(other.layers[1].ffn.gate, gate)
 
 
 def test_experts_stand_in_the_order_given():
