@@ -20,18 +20,19 @@ Shapes: B batch, T tokens, D dim, H heads, K key-value heads, G = H / K, C head_
 A active.
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bam_lab.model.causal_attention import causal_attention
-from bam_lab.model.context import Context
+from bam_lab.model.context import Cached, Context, LayerCache
 from bam_lab.model.gathered_attention import gathered_attention, plan
 from bam_lab.model.grouped import Groups, combine, group, grouped_linear
-from bam_lab.model.layers import Rope, project, rotate, to_compute
+from bam_lab.model.layers import project, rotate, to_compute
 from bam_lab.model.router import Routing, check_router, route
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import RouterSpec, SoftRouter
@@ -55,7 +56,7 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], None]:
         """Map `x` (in compute precision; `normed` is the same in float32, for routers)."""
         q, k, v = project(x, self.query, self.key, self.value)
-        y = attend(q.unsqueeze(2), k, v, context.rope, self.spec)  # B T 1 H*C
+        y = attend(q.unsqueeze(2), k, v, context, self.spec)  # B T 1 H*C
         return F.linear(y.squeeze(2), self.output), None
 
 
@@ -88,46 +89,51 @@ class AttentionExperts(nn.Module):
         """Map `x` (in compute precision; `normed` is the same in float32, for the router)."""
         routing = route(normed, self.router, self.router_spec)
         if isinstance(self.router_spec, SoftRouter):
-            return self._all(x, routing.gates, context.rope), routing
-        return self._chosen(x, routing, context.rope), routing
+            return self._all(x, routing.gates, context), routing
+        return self._chosen(x, routing, context), routing
 
-    def _all(self, x: Tensor, gates: Tensor, rope: Rope) -> Tensor:
+    def _all(self, x: Tensor, gates: Tensor, context: Context) -> Tensor:
         b, t, _ = x.shape
         experts = self.query.shape[0]
         q, k, v = project(x, self.query, self.key, self.value)
-        y = attend(q.view(b, t, experts, -1), k, v, rope, self.spec)  # B T E H*C
+        y = attend(q.view(b, t, experts, -1), k, v, context, self.spec)  # B T E H*C
         # Float32 gates times bf16 outputs, rounded once: sum_e g_e W_e y_e = [W_1 .. W_E] [g_e y_e]
         gated = to_compute(y * gates.unsqueeze(-1)).flatten(2)
         return F.linear(gated, self.output.transpose(0, 1).flatten(1))
 
-    def _chosen(self, x: Tensor, routing: Routing, rope: Rope) -> Tensor:
+    def _chosen(self, x: Tensor, routing: Routing, context: Context) -> Tensor:
         b, t, d = x.shape
         experts, active = self.query.shape[0], routing.chosen.shape[-1]
         groups = group(routing.chosen.flatten(0, 1), experts, x.dtype)
         tokens = x.flatten(0, 1).index_select(0, groups.order // active)
         q = grouped_linear(tokens, self.query, groups)
         k, v = project(x, self.key, self.value)
-        if self.gathers:
-            y = self._gathered(q, k, v, routing, groups, rope)
+        whole = context.cached is None or context.cached.prompt
+        if self.gathers and whole:
+            y = self._gathered(q, k, v, routing, groups, context)
         else:
             q = q.index_select(0, groups.inverse).view(b, t, active, -1)
-            y = attend(q, k, v, rope, self.spec).flatten(0, 2)  # N*A H*C
+            sets = routing.chosen if self.gathers else None
+            y = attend(q, k, v, context, self.spec, sets).flatten(0, 2)  # N*A H*C
             y = y.index_select(0, groups.order)
         y = grouped_linear(y, self.output, groups)
         gates = routing.gates.gather(-1, routing.chosen).flatten(0, 1)
         return combine(y, gates, groups).view(b, t, d)
 
     def _gathered(
-        self, q: Tensor, k: Tensor, v: Tensor, routing: Routing, groups: Groups, rope: Rope
+        self, q: Tensor, k: Tensor, v: Tensor, routing: Routing, groups: Groups, context: Context
     ) -> Tensor:
         """Attend with queries in sorted order (Q H*C), and return them so."""
         b, t, active = routing.chosen.shape
-        heads, c = self.spec.num_kv_heads, self.spec.head_dim
+        heads, c, rope = self.spec.num_kv_heads, self.spec.head_dim, context.rope
         places = groups.order // active % t
         turn = None if rope is None else (rope[0][places], rope[1][places])
         q = rotate(q.view(1, q.shape[0], -1, c), turn).view_as(q)
-        k = rotate(k.view(b, t, -1, c), rope)
-        k, v = (x.view(b, t, -1, c).transpose(1, 2).reshape(-1, heads, t, c) for x in (k, v))
+        k = rotate(k.view(b, t, -1, c), rope).transpose(1, 2)
+        v = v.view(b, t, -1, c).transpose(1, 2)
+        if context.cached is not None:
+            _hold(context.cached.layer, k, v)
+        k, v = (x.reshape(-1, heads, t, c) for x in (k, v))
         return gathered_attention(q, k, v, plan(groups, routing.chosen, self.query.shape[0], heads))
 
 
@@ -135,24 +141,71 @@ def attend(
     q: Float[Tensor, "B T S HC"],
     k: Float[Tensor, "B T KC"],
     v: Float[Tensor, "B T KC"],
-    rope: Rope,
+    context: Context,
     spec: ModelSpec,
+    chosen: Int[Tensor, "B T S"] | None = None,
 ) -> Float[Tensor, "B T S HC"]:
     """Attend with S sets of H query heads.
 
-    Keys and values hold either K heads, shared by all sets, or S * K heads, K for each set.
+    Keys and values hold either K heads, shared by all sets, or S * K heads, K for each set; or
+    they are those of every expert, of which a step of generation takes the `chosen` S.
     """
     b, t, sets, _ = q.shape
-    head_dim, kv_heads = spec.head_dim, k.shape[-1] // spec.head_dim
+    head_dim, cached = spec.head_dim, context.cached
     group_size = spec.num_heads // spec.num_kv_heads
-    q = rotate(q.reshape(b, t, -1, head_dim), rope)
-    k = rotate(k.reshape(b, t, kv_heads, head_dim), rope).transpose(1, 2)
-    v = v.reshape(b, t, kv_heads, head_dim).transpose(1, 2)
+    q = rotate(q.reshape(b, t, -1, head_dim), context.rope)
+    k = rotate(k.reshape(b, t, -1, head_dim), context.rope).transpose(1, 2)
+    v = v.reshape(b, t, -1, head_dim).transpose(1, 2)
+    over = causal_attention
+    if cached is not None and cached.prompt:
+        _hold(cached.layer, k, v)
+    elif cached is not None:
+        k, v = _held(cached, k, v, chosen, spec.num_kv_heads)
+        over = partial(step_attention, lengths=cached.lengths + 1)
+    kv_heads = k.shape[1]
     if kv_heads == spec.num_kv_heads:  # query heads stand as (set, K, G): sets join the groups
         q = q.view(b, t, sets, kv_heads, group_size, head_dim).permute(0, 3, 2, 4, 1, 5)
-        y = causal_attention(q.flatten(2, 3), k, v)  # B K S*G T C
+        y = over(q.flatten(2, 3), k, v)  # B K S*G T C
         y = y.view(b, kv_heads, sets, group_size, t, head_dim).permute(0, 4, 2, 1, 3, 5)
     else:
         q = q.view(b, t, kv_heads, group_size, head_dim).permute(0, 2, 3, 1, 4)
-        y = causal_attention(q, k, v).permute(0, 3, 1, 2, 4)  # B T S*K G C
+        y = over(q, k, v).permute(0, 3, 1, 2, 4)  # B T S*K G C
     return y.reshape(b, t, sets, -1)
+
+
+def step_attention(
+    q: Float[Tensor, "B K G 1 C"],
+    k: Float[Tensor, "B K L C"],
+    v: Float[Tensor, "B K L C"],
+    lengths: Int[Tensor, " B"],
+) -> Float[Tensor, "B K G 1 C"]:
+    """Attend from one query a row to the row's first `lengths` keys."""
+    scores = q.squeeze(3) * q.shape[-1] ** -0.5 @ k.mT  # B K G L
+    places = torch.arange(k.shape[2], device=k.device)
+    behind = (places >= lengths[:, None])[:, None, None]  # B 1 1 L
+    weights = scores.masked_fill_(behind, float("-inf")).softmax(-1)  # summed in float32 inside
+    return (weights @ v).unsqueeze(3)
+
+
+def _hold(layer: LayerCache, k: Tensor, v: Tensor) -> None:
+    """Keep a prompt's keys and values (B K T C), with room for those to come."""
+    b, heads, t, c = k.shape
+    layer.keys, layer.values = (x.new_zeros(b, heads, layer.room, c) for x in (k, v))
+    layer.keys[:, :, :t], layer.values[:, :, :t] = k, v
+
+
+def _held(
+    cached: Cached, k: Tensor, v: Tensor, chosen: Tensor | None, kv_heads: int
+) -> tuple[Tensor, Tensor]:
+    """Keep one token's keys and values; return all of the cache, or the chosen experts' part."""
+    keys, values = cached.layer.keys, cached.layer.values
+    assert keys is not None and values is not None
+    b, end = len(k), int(cached.lengths.max()) + 1
+    rows = torch.arange(b, device=k.device)
+    keys[rows, :, cached.lengths], values[rows, :, cached.lengths] = k[:, :, 0], v[:, :, 0]
+    keys, values = keys[:, :, :end], values[:, :, :end]
+    if chosen is None:
+        return keys, values
+    own = (x.unflatten(1, (-1, kv_heads)) for x in (keys, values))  # B E K L C
+    picked, picked_values = (x[rows[:, None], chosen[:, 0]].flatten(1, 2) for x in own)
+    return picked, picked_values

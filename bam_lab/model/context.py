@@ -30,17 +30,36 @@ class Draw(NamedTuple):
 
 @dataclass
 class LayerCache:
-    """Hold what one layer keeps of earlier tokens; the caller owns it, the layer fills it.
+    """Hold what one layer keeps of earlier tokens; the layer fills it.
 
     Attributes:
-        keys: rotated keys; places that no token has reached hold anything.
+        room: L.
+        keys: rotated keys, once a prompt was read; places that no token has reached hold anything.
         values: their values.
         ffn: what an FFN that routes segments keeps (`lory.py`); None for all others.
     """
 
-    keys: Float[Tensor, "B K L C"]
-    values: Float[Tensor, "B K L C"]
+    room: int
+    keys: Float[Tensor, "B K L C"] | None = None
+    values: Float[Tensor, "B K L C"] | None = None
     ffn: Any = None
+
+
+@dataclass
+class Cache:
+    """Hold what a model keeps of earlier tokens; the caller owns it.
+
+    Attributes:
+        layers: one cache a layer.
+        lengths: places of each row that count; before the prompts were read, those of its prompt.
+        rule: how methods that route segments decide.
+        filled: whether the prompts were read.
+    """
+
+    layers: list[LayerCache]
+    lengths: Int[Tensor, " B"]
+    rule: RoutingRule
+    filled: bool = False
 
 
 class Cached(NamedTuple):
@@ -53,8 +72,9 @@ class Cached(NamedTuple):
     Attributes:
         layer: the layer's cache: to be filled by a pass over the prompts, else read and extended.
         prompt: whether this pass reads the prompts; else one further token of each row.
-        lengths: real tokens of each row: those of its prompt, of the T that a prompt pass reads;
-            or those before the one token that this pass adds, which is its place.
+        lengths: places of each row that count, that of a method's own first token included: those
+            of its prompt, of the T that a prompt pass reads; or those before the one token that
+            this pass adds, which is its place.
         rule: how methods that route segments decide.
     """
 
