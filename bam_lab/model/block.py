@@ -18,8 +18,21 @@ from bam_lab.model.ffn import FFN, GELUFFN, FFNExperts
 from bam_lab.model.layers import norm, to_compute
 from bam_lab.model.lory import MergedFFN
 from bam_lab.model.router import Routing
+from bam_lab.model.segment_moe import SegmentMoE
+from bam_lab.model.smear import SequenceMergedFFN
+from bam_lab.model.soft_moe import SoftMoE
+from bam_lab.model.token_merging import TokenMergedFFN
 from bam_lab.spec.experts import ffn_parts, routed_layers
-from bam_lab.spec.methods import BAMMethod, DenseMethod, LoryMethod, MethodSpec
+from bam_lab.spec.methods import (
+    BAMMethod,
+    DenseMethod,
+    LoryMethod,
+    MethodSpec,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
+    TokenMergingMethod,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import layer_router
 
@@ -35,7 +48,7 @@ class Block(nn.Module):
     """Hold one layer: its norms, attention and FFN, dense or experts as the method says."""
 
     attention: Attention | AttentionExperts
-    ffn: FFN | GELUFFN | FFNExperts | MergedFFN
+    ffn: FFN | GELUFFN | FFNExperts | MergedFFN | TokenMergedFFN | SequenceMergedFFN | SoftMoE
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int, index: int):
         """Build layer `index` as `method` asks for it."""
@@ -55,6 +68,14 @@ class Block(nn.Module):
             self.ffn = GELUFFN(spec) if spec.activation == "gelu" else FFN(spec)
         elif isinstance(method, LoryMethod):
             self.ffn = MergedFFN(spec, method, num_experts)
+        elif isinstance(method, SegmentMoEMethod):
+            self.ffn = SegmentMoE(spec, method, num_experts)
+        elif isinstance(method, TokenMergingMethod):
+            self.ffn = TokenMergedFFN(spec, num_experts)
+        elif isinstance(method, SMEARMethod):
+            self.ffn = SequenceMergedFFN(spec, num_experts)
+        elif isinstance(method, SoftMoEMethod):
+            self.ffn = SoftMoE(spec, method, num_experts)
         else:
             width = spec.ffn_dim // ffn_parts(method)
             own = spec.model_copy(update={"ffn_dim": width})

@@ -28,7 +28,16 @@ from torch import Tensor, nn
 from bam_lab.model.context import Cached, Context, Prompt, RoutingRule
 from bam_lab.model.merged import merge, merged_swiglu
 from bam_lab.model.router import Routing, everyone, route
-from bam_lab.model.segments import SOFT, decide, decide_once, mean_of, segments
+from bam_lab.model.segments import (
+    SOFT,
+    Running,
+    advance,
+    after_prompt,
+    decide,
+    decide_once,
+    mean_of,
+    segments,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.segments import LoryMethod
 
@@ -39,14 +48,12 @@ class MergedState(NamedTuple):
     Attributes:
         gate_up: gate and up of the FFN of the tokens to come, in compute precision.
         down: its down projection.
-        total: sum of the FFN's inputs over the current segment.
-        count: tokens of the current segment.
+        running: the current segment.
     """
 
     gate_up: Float[Tensor, "B O D"]
     down: Float[Tensor, "B D F"]
-    total: Float[Tensor, "B D"]
-    count: Int[Tensor, " B"]
+    running: Running
 
 
 class MergedFFN(nn.Module):
@@ -79,14 +86,14 @@ class MergedFFN(nn.Module):
             return self._generate(x, normed, context.cached), None
         if context.prompt is not None:
             return self._after_prompt(x, normed, context.prompt), None
-        gates, logits = self._decide(normed, None)
+        logits = self._decide(normed)
+        gates = logits.softmax(-1)
         return self._apply(x, gates), Routing(logits, gates, everyone(logits))
 
-    def _decide(self, normed: Tensor, prompt: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return gates [B, P, E] by the rule of training, and their logits."""
+    def _decide(self, normed: Tensor, prompt: Tensor | None = None) -> Tensor:
+        """Return the logits [B, P, E] of every decision by the rule of training."""
         rule = decide_once if self.prefix else decide
-        logits = rule(normed, self.router, self.first_segment, self.segment_len, prompt)
-        return logits.softmax(-1), logits
+        return rule(normed, self.router, self.first_segment, self.segment_len, prompt)
 
     def _apply(self, x: Tensor, gates: Tensor) -> Tensor:
         if self.prefix:
@@ -111,11 +118,11 @@ class MergedFFN(nn.Module):
         """Go on after a prompt as generation does, on whole rows: its uncached form."""
         count = torch.full((x.shape[0],), prompt.length, device=x.device)
         if prompt.rule == "segment":
-            return self._apply(x, self._decide(normed, count)[0])
+            return self._apply(x, self._decide(normed, count).softmax(-1))
         end = prompt.length + self.bos
-        y = self._apply(x[:, :end], self._decide(normed[:, :end], count)[0])
-        after = prompt_gates(self, normed[:, :end], count)
-        return torch.cat((y, merged_swiglu(x[:, end:], after, *self.stacks)), 1)
+        y = self._apply(x[:, :end], self._decide(normed[:, :end], count).softmax(-1))
+        after = route(mean_of(normed[:, self.bos : end], count), self.router, SOFT).gates
+        return torch.cat((y, merged_swiglu(x[:, end:], after[:, 0], *self.stacks)), 1)
 
     def _generate(self, x: Tensor, normed: Tensor, cached: Cached) -> Tensor:
         if cached.prompt:
@@ -123,14 +130,6 @@ class MergedFFN(nn.Module):
         else:
             y, cached.layer.ffn = step(self, x, normed, cached.layer.ffn, cached.rule)
         return y
-
-
-def prompt_gates(
-    module: MergedFFN, normed: Float[Tensor, "B T D"], count: Int[Tensor, " B"]
-) -> Float[Tensor, "B E"]:
-    """Weigh the experts by the mean of each row's first `count` tokens, its prompt."""
-    means = mean_of(normed[:, module.bos :], count)
-    return route(means, module.router, SOFT).gates[:, 0]
 
 
 def start(
@@ -150,19 +149,18 @@ def start(
         lengths: places of each row that count, that of `bos` included.
         rule: `prompt` or `segment`.
     """
-    count, size = lengths - module.bos, module.segment_len
-    gates, _ = module._decide(normed, count)
-    y = module._apply(x, gates)
-    rows = torch.arange(x.shape[0], device=x.device)
-    current = (count - 1).clamp(min=0) // size  # B, the segment in which the prompt ends
-    places = torch.arange(x.shape[1] - module.bos, device=x.device)
-    inside = (places >= current[:, None] * size) & (places < count[:, None])
-    total = (normed[:, module.bos :] * inside.unsqueeze(-1)).sum(1)
-    if rule == "prompt":
-        after = prompt_gates(module, normed, count)
-    else:
-        after = gates[:, -1] if module.prefix else gates[rows, current + module.bos]
-    return y, MergedState(*_merged(module, after), total, inside.sum(1))
+    logits = module._decide(normed, lengths - module.bos)
+    after, running = after_prompt(
+        logits,
+        normed[:, module.bos :],
+        module.router,
+        module.segment_len,
+        lengths - module.bos,
+        rule,
+        module.prefix,
+    )
+    y = module._apply(x, logits.softmax(-1))
+    return y, MergedState(*_merged(module, after.softmax(-1)), running)
 
 
 def step(
@@ -173,20 +171,15 @@ def step(
     rule: RoutingRule,
 ) -> tuple[Float[Tensor, "B 1 D"], MergedState]:
     """Map one further token of each row; under `segment` a full segment decides for the next."""
-    gate_up, down, total, count = state
-    full = count == module.segment_len
-    if rule == "segment" and not module.prefix and bool(full.any()):
-        means = total[full].unsqueeze(1) / module.segment_len
-        merged = _merged(module, route(means, module.router, SOFT).gates[:, 0])
+    gate_up, down, running = state
+    full, logits, running = advance(running, normed, module.router, module.segment_len)
+    if rule == "segment" and not module.prefix and len(logits):
+        merged = _merged(module, logits.softmax(-1))
         gate_up, down = (
             old.index_put((full,), new) for old, new in zip((gate_up, down), merged, strict=True)
         )
-    # Counting goes on under every rule, so that a state means the same under all.
-    total = total.where(~full.unsqueeze(-1), 0.0) + normed[:, 0]
-    count = count.where(~full, 0) + 1
     gated, upped = torch.bmm(x, gate_up.mT).chunk(2, -1)
-    y = torch.bmm(F.silu(gated) * upped, down.mT)
-    return y, MergedState(gate_up, down, total, count)
+    return torch.bmm(F.silu(gated) * upped, down.mT), MergedState(gate_up, down, running)
 
 
 def _merged(module: MergedFFN, gates: Float[Tensor, "B E"]) -> tuple[Tensor, Tensor]:

@@ -27,8 +27,17 @@ from torch.nn import LinearCrossEntropyOptions
 
 from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Output
-from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.methods import (
+    BAMMethod,
+    BTXMethod,
+    MethodSpec,
+    SegmentMoEMethod,
+    SparseUpcyclingMethod,
+)
 from bam_lab.spec.routers import BalanceLoss, HashRouter, is_balanced
+
+_Routed = BTXMethod | BAMMethod | SparseUpcyclingMethod | SegmentMoEMethod
+"""The methods that have router losses."""
 
 CHUNK = 256  # tokens
 _TINY = 1e-30  # below, float32 probabilities lose digits and the nats are computed from the logits
@@ -178,7 +187,7 @@ def z_loss(routing: Routing) -> Float[Tensor, ""]:
 def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
     """Return the method's router losses, each summed over layers, not yet weighted."""
     losses: dict[str, Tensor] = {}
-    if not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
+    if not isinstance(method, _Routed):
         return losses
 
     def add(name: str, loss: Tensor) -> None:
@@ -199,7 +208,7 @@ def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
 
 def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
     """Return the weighted sum of `router_losses`, to be added to the language-model loss."""
-    if not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
+    if not isinstance(method, _Routed):
         return 0.0
     balance, attention = _ffn_balance(method), _attention_balance(method)
     weights = {
@@ -210,7 +219,7 @@ def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
     return sum((weights[name] * loss for name, loss in losses.items()), 0.0)
 
 
-def _ffn_balance(method: BTXMethod | BAMMethod | SparseUpcyclingMethod) -> BalanceLoss | None:
+def _ffn_balance(method: _Routed) -> BalanceLoss | None:
     return method.balance_loss if is_balanced(method.ffn_router) else None
 
 
@@ -218,7 +227,7 @@ def _attention_balance(method: MethodSpec) -> BalanceLoss | None:
     return method.attention_balance_loss if isinstance(method, BAMMethod) else None
 
 
-def _z_weight(method: BTXMethod | BAMMethod | SparseUpcyclingMethod) -> float:
+def _z_weight(method: _Routed) -> float:
     return 0.0 if isinstance(method.ffn_router, HashRouter) else method.z_loss
 
 

@@ -82,7 +82,7 @@ class _Merged(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, gates: Tensor, gate: Tensor, up: Tensor, down: Tensor
     ) -> Tensor:
-        m, s, d = x.shape
+        m, s, _ = x.shape
         hidden = gate.shape[1]
         chunk = _chunk(gate)
         gate_up, y = x.new_empty(m, s, 2 * hidden), torch.empty_like(x)

@@ -10,16 +10,17 @@ has none before it:
 - `uniform` gives every expert the same logit.
 
 Shapes: B batch, T tokens (the place of `bos` too), N segments, S segment_len, D dim, E experts,
-P decisions: N, and one more, the first, for `bos`.
+P decisions: N, and one more, the first, for `bos`, G rows of a batch.
 """
 
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from bam_lab.model.context import RoutingRule
 from bam_lab.model.router import route
 from bam_lab.spec.routers import SoftRouter
 
@@ -31,6 +32,18 @@ def segments(x: Float[Tensor, "B T D"], length: int) -> Float[Tensor, "B N S D"]
     """Cut rows into segments of `length` tokens, the last one filled with zeros."""
     filled = F.pad(x, (0, 0, 0, -x.shape[1] % length))
     return filled.reshape(x.shape[0], -1, length, x.shape[2])
+
+
+class Running(NamedTuple):
+    """Hold what generation keeps of the current segment of each row.
+
+    Attributes:
+        total: sum of the FFN's inputs over it.
+        count: its tokens so far.
+    """
+
+    total: Float[Tensor, "B D"]
+    count: Int[Tensor, " B"]
 
 
 def mean_of(x: Float[Tensor, "B T D"], count: Int[Tensor, " B"]) -> Float[Tensor, "B 1 D"]:
@@ -79,6 +92,54 @@ def decide_once(
     if first == "bos" or normed.shape[1] <= length:
         return own
     return torch.cat((own, logits if prompt is None else own), 1)
+
+
+def after_prompt(
+    logits: Float[Tensor, "B P E"],
+    normed: Float[Tensor, "B T D"],
+    router: Float[Tensor, "E D"],
+    length: int,
+    count: Int[Tensor, " B"],
+    rule: RoutingRule,
+    once: bool,
+) -> tuple[Float[Tensor, "B E"], Running]:
+    """Return the logits that decide for each row's next token, and its current segment.
+
+    Args:
+        logits: the decisions over the prompts, from `decide`, or `decide_once` where `once`.
+        normed: the FFN's inputs, each row's first token at place 0, without the place of `bos`.
+        router: the router's weights.
+        length: segment_len.
+        count: tokens of each prompt; what stands behind them is ignored.
+        rule: `prompt` decides by the mean over the whole prompt, `segment` as in training.
+        once: whether one decision holds for the whole sequence.
+    """
+    rows = torch.arange(normed.shape[0], device=normed.device)
+    places = torch.arange(normed.shape[1], device=normed.device)
+    current = (count - 1).clamp(min=0) // length  # the segment in which the prompt ends
+    inside = (places >= current[:, None] * length) & (places < count[:, None])
+    running = Running((normed * inside.unsqueeze(-1)).sum(1), inside.sum(1))
+    if rule == "prompt":
+        return route(mean_of(normed, count), router, SOFT).logits[:, 0], running
+    if once:
+        return logits[:, -1], running
+    bos = logits.shape[1] - -(-normed.shape[1] // length)  # the decision of that place
+    return logits[rows, (current + bos).clamp(max=logits.shape[1] - 1)], running
+
+
+def advance(
+    running: Running, normed: Float[Tensor, "B 1 D"], router: Float[Tensor, "E D"], length: int
+) -> tuple[Bool[Tensor, " B"], Float[Tensor, "G E"], Running]:
+    """Count one further token of each row.
+
+    Returns:
+        Which G rows begin a segment with it, the logits that decide for these, and what is kept.
+    """
+    full = running.count == length
+    means = running.total[full].unsqueeze(1) / length
+    logits = route(means, router, SOFT).logits[:, 0]
+    total = running.total.where(~full.unsqueeze(-1), 0.0) + normed[:, 0]
+    return full, logits, Running(total, running.count.where(~full, 0) + 1)
 
 
 def _route_means(normed: Tensor, router: Tensor, first: FirstSegment, length: int) -> Tensor:

@@ -14,7 +14,11 @@ from bam_lab.spec.methods import (
     LoryMethod,
     LoryToSparseMethod,
     MethodSpec,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
+    TokenMergingMethod,
 )
 from bam_lab.spec.reader import Document, tuples
 
@@ -27,6 +31,10 @@ METHODS: dict[str, type[BaseModel]] = {
     "sparse_upcycling": SparseUpcyclingMethod,
     "lory": LoryMethod,
     "lory_to_sparse": LoryToSparseMethod,
+    "segment_moe": SegmentMoEMethod,
+    "token_merging": TokenMergingMethod,
+    "smear": SMEARMethod,
+    "soft_moe": SoftMoEMethod,
 }
 _ADAPTER: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
 

@@ -12,9 +12,11 @@ from bam_lab.spec.methods import (
     LoryMethod,
     LoryToSparseMethod,
     MethodSpec,
+    SegmentMoEMethod,
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.segments import CopiesOrExperts
 from bam_lab.spec.routers import HashRouter
 
 
@@ -70,7 +72,7 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
     match method:
         case DenseMethod():
             return ("seed_model",)
-        case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
+        case SparseUpcyclingMethod(num_experts=count) | CopiesOrExperts(num_experts=int(count)):
             return ("seed_model",) * count
         case BTXMethod(expert_layout="split", chunks=int(chunks)):
             parts = range(1, chunks + 1)
@@ -81,7 +83,7 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
             return tuple(f"blend[{part}/{total}]" for part in range(1, total + 1))
         case LoryToSparseMethod():
             return experts_of(method.lory, recipe_experts)
-        case BTXMethod() | BAMMethod() | LoryMethod() | AverageMethod() | BTMMethod():
+        case BTXMethod() | BAMMethod() | CopiesOrExperts() | AverageMethod() | BTMMethod():
             return method.experts or tuple(recipe_experts)
         case _:
             assert_never(method)
@@ -104,7 +106,7 @@ def copies_seed(method: MethodSpec) -> bool:
     """Return whether every expert is a copy of the seed model, the one model that is read."""
     if starts_anew(method):
         return False
-    if isinstance(method, LoryMethod | LoryToSparseMethod):
+    if isinstance(method, CopiesOrExperts | LoryToSparseMethod):
         return method.num_experts is not None
     return isinstance(method, SparseUpcyclingMethod)
 
@@ -123,13 +125,13 @@ def num_experts_of(method: MethodSpec, sources: int) -> int:
     match method:
         case DenseMethod() | AverageMethod():
             return 1
-        case SparseUpcyclingMethod(num_experts=count) | LoryMethod(num_experts=int(count)):
+        case SparseUpcyclingMethod(num_experts=count) | CopiesOrExperts(num_experts=int(count)):
             return count
         case BTXMethod(expert_layout="split", chunks=int(chunks)):
             return sources * chunks
         case LoryToSparseMethod():
             return num_experts_of(method.lory, sources)
-        case BTXMethod() | BAMMethod() | LoryMethod() | BTMMethod():
+        case BTXMethod() | BAMMethod() | CopiesOrExperts() | BTMMethod():
             return sources
         case _:
             assert_never(method)
@@ -173,7 +175,9 @@ def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:
 
 def has_bos(method: MethodSpec) -> bool:
     """Return whether an end-of-text token stands before every sequence, inside the model."""
-    return isinstance(method, LoryMethod) and method.first_segment == "bos"
+    if isinstance(method, LoryMethod | SegmentMoEMethod):
+        return method.first_segment == "bos"
+    return False
 
 
 def routed_layers(method: MethodSpec, num_layers: int) -> tuple[int, ...]:
@@ -209,7 +213,7 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
         yield from misfits(method.lory, model, num_experts)
     if isinstance(method, BTXMethod):
         yield from _layout_misfits(method, model, num_experts)
-    if isinstance(method, LoryMethod) and (
+    if isinstance(method, LoryMethod | SegmentMoEMethod) and (
         model.max_seq_len % method.segment_len or model.max_seq_len < 2 * method.segment_len
     ):
         yield (

@@ -10,22 +10,34 @@ from bam_lab.spec.methods import (
     BTXMethod,
     LoryMethod,
     MethodSpec,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
 )
-from bam_lab.spec.routers import ExpertChoiceRouter, RouterSpec, TopKRouter
+from bam_lab.spec.routers import ExpertChoiceRouter, HashRouter, RouterSpec, TopKRouter
 
 Law = Literal["causality", "causality inside the first segment", "batch invariance"]
 Rule = Literal["training", "inference"]
 """A training pass, or a pass without noise and limits: what is evaluated and generated."""
 
 
+_FIRST: Law = "causality inside the first segment"
+_OWN_MEAN = "the first segment is routed by its own mean"
+
+
 def broken_laws(method: MethodSpec, rule: Rule) -> dict[Law, str]:
     """Return each law that `method` breaks under `rule`, with the reason, a clause."""
     match method:
+        case SMEARMethod():
+            return {"causality": "a sequence is routed by the mean of all its tokens"}
+        case SoftMoEMethod():
+            return {"causality": "every slot mixes all tokens of a sequence"}
         case LoryMethod(first_segment="own_mean"):
-            return {
-                "causality inside the first segment": "the first segment is routed by its own mean"
-            }
+            return {_FIRST: _OWN_MEAN}
+        case SegmentMoEMethod():
+            own: dict[Law, str] = {_FIRST: _OWN_MEAN} if method.first_segment == "own_mean" else {}
+            return own | (_broken_in_training(method.ffn_router) if rule == "training" else {})
         case (
             BTXMethod(ffn_router=router)
             | BAMMethod(ffn_router=router)
@@ -59,8 +71,16 @@ gates; experts and router columns can be reordered together; a router can be for
 
 def broken_identities(method: MethodSpec) -> dict[Identity, str]:
     """Return each identity that `method` breaks under the inference rule, with the reason."""
+    if isinstance(getattr(method, "ffn_router", None), HashRouter):
+        why = "a hash sends a token by its id, not by a router's column"
+        return {"permutation": why, "one expert": why}
     match method:
         case LoryMethod(first_segment="uniform"):
             return {"one expert": "the first segment asks no router"}
+        case SoftMoEMethod():
+            return {
+                "copies": "experts see slots, which mix all tokens",
+                "one expert": "every expert has its slots, whatever the router says",
+            }
         case _:
             return {}

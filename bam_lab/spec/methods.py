@@ -7,7 +7,13 @@ from pydantic import Field
 from bam_lab.spec.conversion import LoryToSparseMethod
 from bam_lab.spec.dense import AverageMethod, BTMMethod, DenseMethod
 from bam_lab.spec.mixtures import BAMMethod, BTXMethod, SparseUpcyclingMethod
-from bam_lab.spec.segments import LoryMethod
+from bam_lab.spec.segments import (
+    LoryMethod,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
+    TokenMergingMethod,
+)
 
 __all__ = [
     "AverageMethod",
@@ -18,7 +24,11 @@ __all__ = [
     "LoryMethod",
     "LoryToSparseMethod",
     "MethodSpec",
+    "SMEARMethod",
+    "SegmentMoEMethod",
+    "SoftMoEMethod",
     "SparseUpcyclingMethod",
+    "TokenMergingMethod",
 ]
 
 
@@ -30,6 +40,10 @@ MethodSpec = Annotated[
     | BTXMethod
     | BAMMethod
     | SparseUpcyclingMethod
-    | LoryMethod,
+    | LoryMethod
+    | SegmentMoEMethod
+    | TokenMergingMethod
+    | SMEARMethod
+    | SoftMoEMethod,
     Field(discriminator="method"),
 ]

@@ -10,8 +10,8 @@ from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     BAMMethod,
     DenseMethod,
-    LoryMethod,
     MethodSpec,
+    SegmentMoEMethod,
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
@@ -20,6 +20,8 @@ from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
 from bam_lab.spec.routers import TopKRouter
 from bam_lab.spec.scale import ScaleSpec
+from bam_lab.spec.segment_rules import segment_problems
+from bam_lab.spec.segments import CopiesOrExperts
 
 
 def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
@@ -122,9 +124,11 @@ def arm_problems(
                     f"must be {SEED_MODEL} or a domain of the recipe, got {name!r}. "
                     f"{nearest(name, names)}",
                 )
-        if isinstance(method, LoryMethod):
-            yield from _lory_problems(document, arm, method)
-            continue
+        if isinstance(method, CopiesOrExperts):
+            for key, text in segment_problems(method):
+                yield document.problem(_place(document, arm, key), f"{text} (arm {arm!r})")
+            if not isinstance(method, SegmentMoEMethod):
+                continue
         yield from _router_problems(document, arm, "ffn_router", "balance_loss", method, experts)
         if isinstance(method, BAMMethod):
             yield from _router_problems(
@@ -147,21 +151,6 @@ def shape_problems(
     for arm, method in arms.items():
         for key, text in misfits(method, model, len(experts_of(method, recipe_experts))):
             yield document.problem(_place(document, arm, key), text)
-
-
-def _lory_problems(document: Document, arm: str, method: LoryMethod) -> Iterator[str]:
-    if method.num_experts is not None and method.experts:
-        yield document.problem(
-            _place(document, arm, "num_experts"),
-            f"must not be given with experts (arm {arm!r}): either copies of the seed model or "
-            "dense experts. Remove one.",
-        )
-    elif method.experts and set(method.experts) == {SEED_MODEL}:
-        yield document.problem(
-            _place(document, arm, "experts"),
-            f"must be num_experts: {len(method.experts)} where all are copies of the seed model "
-            f"(arm {arm!r}), so that one run has one name.",
-        )
 
 
 def _router_problems(

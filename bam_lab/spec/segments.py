@@ -4,11 +4,13 @@
 Upcycling's top-k at token level, `lory` and `segment_moe` at segment level.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, PositiveInt, Spec
 from bam_lab.spec.mixtures import NumExperts, Start
-from bam_lab.spec.routers import BalanceLoss, TopKRouter
+from bam_lab.spec.routers import BalanceLoss, ExpertChoiceRouter, TopKRouter
 
 
 class CopiesOrExperts(Spec):
@@ -49,18 +51,22 @@ class LoryMethod(CopiesOrExperts):
 class SegmentMoEMethod(CopiesOrExperts):
     """Send whole segments to a few experts, chosen by Lory's router (arXiv:2405.03133 §4.1).
 
+    The paper's rival is expert choice with capacity factor 1; its expert choice at token level is
+    `btx` or `sparse_upcycling` with such a router.
+
     Attributes:
         segment_len: tokens that go to the same experts, as for Lory.
         first_segment: as for Lory; `uniform` would always choose the first experts.
         ffn_router: how a segment chooses experts by the segment before it; under expert choice,
-            experts choose among all segments of a batch in training, and segments choose `top_k`
-            of them under the inference rule.
+            experts choose among all segments in training, and segments choose their likeliest ones
+            at inference.
+        balance_loss: over segments; None in the paper, whose experts choose.
     """
 
     method: Literal["segment_moe"]
     segment_len: PositiveInt
     first_segment: Literal["own_mean", "bos"]
-    ffn_router: TopKRouter
+    ffn_router: Annotated[TopKRouter | ExpertChoiceRouter, Field(discriminator="select")]
     balance_loss: BalanceLoss | None = None
     z_loss: NonNegativeFloat = 0.0
 

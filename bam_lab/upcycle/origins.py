@@ -32,6 +32,7 @@ from bam_lab.spec.methods import (
     BTXMethod,
     DenseMethod,
     MethodSpec,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
@@ -140,7 +141,9 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
         if module.endswith(".ffn") and hash_router(method) is not None:
             table[f"{module}.hash"] = Origin("hash", (), (spec.vocab_size,))
             continue
-        table[f"{module}.router"] = Origin("init", (), (count, spec.dim), method.router_init_std)
+        slots = (method.slots_per_expert,) if isinstance(method, SoftMoEMethod) else ()
+        shape = (count, *slots, spec.dim)
+        table[f"{module}.router"] = Origin("init", (), shape, method.router_init_std)
     return table
 
 

@@ -14,7 +14,11 @@ from bam_lab.spec.methods import (
     DenseMethod,
     LoryMethod,
     MethodSpec,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
+    TokenMergingMethod,
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import (
@@ -138,6 +142,36 @@ METHODS |= {
     "bam-per_expert-frozen-top-1": bam("per_expert", top_k(1), frozen_experts=True),
     "sparse_upcycling-scratch-top-2": sparse_upcycling("every_other", start="scratch"),
     "lory-scratch-uniform": lory("uniform", num_experts=EXPERTS, start="scratch"),
+}
+
+
+def segment_moe(first_segment, router, **settings):
+    return SegmentMoEMethod(
+        method="segment_moe",
+        segment_len=SEGMENT,
+        first_segment=first_segment,
+        ffn_router=router,
+        **settings,
+    )
+
+
+METHODS |= {
+    "lory-bos": lory("bos"),
+    "lory-prefix-own_mean": lory("own_mean", routing="prefix"),
+    "lory-prefix-bos": lory("bos", routing="prefix"),
+    "lory-copies-bos": lory("bos", num_experts=EXPERTS),
+    "segment_moe-own_mean-top-1": segment_moe("own_mean", top_k(1)),
+    "segment_moe-bos-top-2-renormalized": segment_moe("bos", top_k(2, True)),
+    "segment_moe-own_mean-expert_choice": segment_moe("own_mean", expert_choice(1.0, 1)),
+    "segment_moe-scratch-bos-top-2": segment_moe(
+        "bos", top_k(2), num_experts=EXPERTS, start="scratch"
+    ),
+    "token_merging": TokenMergingMethod(method="token_merging"),
+    "token_merging-copies": TokenMergingMethod(method="token_merging", num_experts=EXPERTS),
+    "smear": SMEARMethod(method="smear"),
+    "smear-copies": SMEARMethod(method="smear", num_experts=EXPERTS),
+    "soft_moe": SoftMoEMethod(method="soft_moe", slots_per_expert=3),
+    "soft_moe-copies": SoftMoEMethod(method="soft_moe", slots_per_expert=3, num_experts=EXPERTS),
 }
 BLOCKS = ("parallel", "serial")
 SHAPES = {block: {"block": block} for block in BLOCKS} | {

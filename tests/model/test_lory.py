@@ -1,4 +1,4 @@
-"""Lory's merged FFN against the plain loop; what routes a segment, what learns from it; decoding."""
+"""Lory's merged FFN against the plain loop: what routes, what learns from it, decoding."""
 
 import pytest
 import torch
