@@ -9,8 +9,9 @@ from typing import Any
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
-from bam_lab.cost.match import DENSE, ArmBudget, expert_budget, num_experts, seed_budget, solve
+from bam_lab.cost.match import DENSE, ArmBudget, num_experts, solve
 from bam_lab.cost.params import ParamCount, count
+from bam_lab.cost.sizes import settled
 from bam_lab.cost.time import Job, Pace, makespan, pace
 from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
@@ -77,6 +78,7 @@ def make_plan(
     resolved: ResolvedAblation, store: Store, replicates: int | None, workers: int | None
 ) -> Plan:
     """Plan an ablation against what the store already has."""
+    resolved = settled(resolved)
     repeats = replicates or resolved.ablation.replicates.count
     graph = current_graph(resolved, store, repeats)
     models = _models(resolved)
@@ -166,13 +168,10 @@ def _stage_row(
     steps = tokens = flops = executed = 0
     match stage.name:
         case "seed_model" | "expert" | "mixture":
-            budget = {
-                "seed_model": seed_budget(resolved),
-                "expert": expert_budget(resolved),
-            }.get(stage.name, row.budget)
-            assert budget is not None
-            steps, tokens = budget.steps, budget.tokens
-            flops, executed = budget.training_flops, budget.executed_flops
+            steps, budget = stage.spec["steps"], stage.settings["budget"]
+            sequences = steps * stage.spec["size"]["batch_sequences"]
+            tokens = sequences * resolved.model.max_seq_len
+            flops, executed = budget["training_flops"], budget["executed_flops"]
         case "evaluate":
             texts = len(stage.spec["domains"]) * len(stage.spec["splits"])
             tokens = resolved.scale.evaluation.tokens_per_domain * texts

@@ -19,6 +19,7 @@ from bam_lab.report.cells import cells_of
 from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
 from bam_lab.report.noise import noise_of
 
+RECEIPT = "receipt.json"
 POINTS = 80
 """Points kept of a training curve."""
 
@@ -58,6 +59,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
                 name=name,
                 method=entry["method"],
                 experts=tuple(entry["experts"]),
+                branches=tuple(entry.get("branches", entry["experts"])),
                 budget=entry["budget"],
             )
             for name, entry in index["arms"].items()
@@ -66,7 +68,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         noise=noise_of(store, stages, domains, index["ablation"]["baseline"]),
         stages=stages,
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
-        receipts=tuple(_receipt(store, stage) for stage in stages if _upcycled(stage)),
+        receipts=tuple(_receipt(store, stage) for stage in stages if _has_receipt(store, stage)),
         provenance=provenance,
         corpus=_corpus(store, stages),
         command=_command(index),
@@ -96,13 +98,13 @@ def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFa
     )
 
 
-def _upcycled(stage: StageFact) -> bool:
-    return stage.name == "upcycle" and stage.done
+def _has_receipt(store: Store, stage: StageFact) -> bool:
+    return stage.name == "upcycle" and stage.done and (store.stage(stage.key) / RECEIPT).exists()
 
 
 def _receipt(store: Store, stage: StageFact) -> Receipt:
     with intact(store.stage(stage.key)):
-        facts = read_json(store.stage(stage.key) / "receipt.json")
+        facts = read_json(store.stage(stage.key) / RECEIPT)
     return Receipt(key=stage.key, arm=stage.arm or "", replicate=stage.replicate, facts=facts)
 
 

@@ -120,11 +120,17 @@ class Provenance(Spec):
 
 
 class Arm(Spec):
-    """Hold one arm: its method as resolved, its experts, and the budget that the match gave it."""
+    """Hold one arm: its method as resolved, and the budget that the match gave it.
+
+    Attributes:
+        experts: what is behind each expert, in router-column order.
+        branches: the dense models that it reads, by the names of their stages.
+    """
 
     name: str
     method: dict[str, Any]
     experts: tuple[str, ...]
+    branches: tuple[str, ...] = ()
     budget: dict[str, Any]
 
 

@@ -94,11 +94,17 @@ def curves_figure(evidence: Evidence) -> str:
                 "linestyle": DASHES[position // len(COLOURS) % len(DASHES)],
                 "linewidth": 1.2,
             }
+            ends: dict[int | None, tuple[float, float]] = {}  # of a replicate's part before
             for index, curve in enumerate(curves):
                 label = {"label": arm} if index == 0 else {}
                 steps, losses = _points(curve, validated)
-                tokens.plot([s * curve.step_tokens for s in steps], losses, **look, **label)
-                flops.plot([s * curve.step_flops for s in steps], losses, **look)
+                read, spent = ends.get(curve.replicate, (0.0, 0.0))
+                seen = [read + s * curve.step_tokens for s in steps]
+                work = [spent + s * curve.step_flops for s in steps]
+                tokens.plot(seen, losses, **look, **label)
+                flops.plot(work, losses, **look)
+                if seen:
+                    ends[curve.replicate] = seen[-1], work[-1]
         tokens.set_xlabel("mixture-phase tokens")
         flops.set_xlabel("mixture-phase training FLOPs (model)")
         which = "validation" if validated else "training"

@@ -56,7 +56,10 @@ def match_table(evidence: Evidence) -> Table:
         budget = evidence.arm(arm).budget
         spent = nothing("not run yet") if check.spent is None else _ratio(check.spent)
         active = budget["params"]["active"] * budget["tokens"]
-        both = active + sum(branch.get(name, 0.0) for name in set(evidence.arm(arm).experts))
+        both = active + sum(
+            branch.get(name, 0.0)
+            for name in set(evidence.arm(arm).branches or evidence.arm(arm).experts)
+        )
         values = (
             _ratio(check.planned),
             spent,
@@ -98,7 +101,8 @@ def _training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
     groups: dict[str, list[StageFact]] = {}
     for stage in stages:
         name = {"seed_model": "seed model", "expert": f"expert {stage.domain}"}.get(stage.name)
-        groups.setdefault(name or f"mixture {stage.arm}", []).append(stage)
+        part = f", {stage.role}" if stage.role == "first part" else ""
+        groups.setdefault(name or f"mixture {stage.arm}{part}", []).append(stage)
     return groups
 
 

@@ -1,5 +1,6 @@
 """Whether an arm may be ranked: what the match promised, and what the ledgers say was spent."""
 
+import math
 from dataclasses import dataclass
 
 from bam_lab.cost.match import TOLERANCE
@@ -65,9 +66,11 @@ def matching(evidence: Evidence, printed: bool) -> str:
 
 
 def _spent(evidence: Evidence, arm: str, kind: str) -> float | None:
-    ledgers = [
-        stage.ledger
-        for stage in evidence.stages
-        if stage.name == "mixture" and stage.arm == arm and stage.ledger
-    ]
-    return sum(float(ledger[kind]) for ledger in ledgers) / len(ledgers) if ledgers else None
+    """Return the mean over the replicates of which every part is trained; None without one."""
+    replicates: dict[int | None, list[float | None]] = {}
+    for stage in evidence.stages:
+        if stage.name == "mixture" and stage.arm == arm:
+            part = float(stage.ledger[kind]) if stage.ledger else None
+            replicates.setdefault(stage.replicate, []).append(part)
+    sums = [math.fsum(p for p in parts if p) for parts in replicates.values() if None not in parts]
+    return math.fsum(sums) / len(sums) if sums else None

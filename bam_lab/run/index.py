@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bam_lab.cost.match import mixed, solve
+from bam_lab.cost.match import branches, mixed, solve
+from bam_lab.cost.sizes import settled
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage
@@ -29,6 +30,7 @@ def index_key(resolved: ResolvedAblation) -> str:
 def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicates: int) -> Path:
     """Write the index; return its path."""
     folder = make_folder(store.ablation(index_key(resolved)))
+    resolved = settled(resolved)
     budgets = solve(resolved)
     content = {
         "ablation": _dump(resolved.ablation),
@@ -42,6 +44,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
             arm: {
                 "method": _dump(method),
                 "experts": list(mixed(resolved, method)),
+                "branches": [branch.label for branch in branches(resolved, method)],
                 "budget": asdict(budgets[arm]),
             }
             for arm, method in resolved.arms.items()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bam_lab.cost.params import count
+from bam_lab.cost.sizes import settled
 from bam_lab.errors import InputError
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
@@ -62,7 +63,8 @@ def prove_arm(resolved: ResolvedAblation, store: Store, arm: str) -> Iterator[Pr
         InputError: the model does not fit in memory, or a folder of the store is damaged.
     """
     prepare(cores())
-    method, graph = resolved.arms[arm], current_graph(resolved, store, 1)
+    graph, resolved = current_graph(resolved, store, 1), settled(resolved)
+    method = resolved.arms[arm]
     stage = _finished(graph, store, arm)
     if stage is not None:
         yield Proved(arm, "", stage.key, _prove_stage(stage, graph, store))
@@ -106,8 +108,10 @@ def _prove_random(method: MethodSpec, spec: ModelSpec, names: Sequence[str]) -> 
     dense = {name: _random(spec, seed) for seed, name in enumerate(dict.fromkeys(names))}
     sources = [(name, dense[name]) for name in names]
     states = [source.state_dict() for _, source in sources]
-    state = upcycle(method, spec, states, torch.Generator().manual_seed(0))
-    return prove(checkpoint.build(spec, method, experts, state), sources, _random_windows(spec))
+    windows = _random_windows(spec)
+    counts = torch.bincount(torch.cat(list(windows.values())).flatten(), minlength=spec.vocab_size)
+    state = upcycle(method, spec, states, torch.Generator().manual_seed(0), counts)
+    return prove(checkpoint.build(spec, method, experts, state), sources, windows)
 
 
 def _random(spec: ModelSpec, seed: int) -> Transformer:

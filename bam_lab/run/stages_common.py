@@ -11,6 +11,7 @@ from bam_lab.record.files import intact
 from bam_lab.spec.methods import MethodSpec
 
 if TYPE_CHECKING:
+    from bam_lab.model.ensemble import Ensemble
     from bam_lab.model.transformer import Transformer
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -45,8 +46,20 @@ def experts_folders(inputs: dict[str, Path]) -> list[Path]:
     return [inputs[f"expert{i}"] for i in range(count)]
 
 
+def load_any(stage: Path) -> "Transformer | Ensemble":
+    """Read whatever model a finished stage left.
+
+    Raises:
+        InputError: its folder is damaged.
+    """
+    from bam_lab.model import checkpoint
+
+    with intact(stage):
+        return checkpoint.load_any(stage / CHECKPOINT)
+
+
 def load_model(stage: Path) -> "Transformer":
-    """Read the model that a finished stage left.
+    """Read the dense model or mixture that a finished stage left.
 
     Raises:
         InputError: its folder is damaged.

@@ -10,7 +10,7 @@ from typing import Any
 from bam_lab.evaluate.heldout import score
 from bam_lab.record.files import write_text
 from bam_lab.run.context import Speed, StageContext
-from bam_lab.run.stages_common import TOKENS, load_model
+from bam_lab.run.stages_common import TOKENS, load_any
 from bam_lab.train.numerics import prepare
 
 SCORES = ("kind", "domain", "source", "split", "metric", "context", "unit", "value")
@@ -20,7 +20,7 @@ DOCUMENTS = ("domain", "source", "split", "document", "nats", "tokens", "bytes")
 def evaluate(context: StageContext) -> None:
     """Write `scores.csv` and `documents.csv`."""
     prepare(context.threads)
-    model = load_model(context.inputs["model"]).to(context.numerics.device)
+    model = load_any(context.inputs["model"]).to(context.numerics.device)
     scores: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []
     parts = [(s, d) for s in context.spec["splits"] for d in context.spec["domains"]]

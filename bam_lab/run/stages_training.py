@@ -39,7 +39,7 @@ no sampling noise."""
 
 
 def train_seed_model(context: StageContext) -> None:
-    """Train the seed model from its random initialisation."""
+    """Train the seed model, or another dense one, from its random initialisation."""
 
     def start() -> Transformer:
         spec = decode(context.spec["model"], ModelSpec)
@@ -56,9 +56,12 @@ def train_expert(context: StageContext) -> None:
 
 
 def train_mixture(context: StageContext) -> None:
-    """Train an arm: a mixture from its upcycling, or, densely, the seed model itself."""
-    role = "upcycle" if "upcycle" in context.inputs else "seed_model"
-    _train(context, lambda: load_model(context.inputs[role]))
+    """Train an arm: from its upcycling, or densely from the seed model or a random start."""
+    before = context.inputs.get("upcycle") or context.inputs.get("seed_model")
+    if before is None:
+        train_seed_model(context)
+    else:
+        _train(context, lambda: load_model(before))
 
 
 def _train(context: StageContext, start: Callable[[], Transformer]) -> None:

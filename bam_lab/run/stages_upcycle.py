@@ -1,4 +1,8 @@
-"""The upcycle stage: dense experts in, a mixture and its step-0 receipt out."""
+"""The upcycle stage: dense experts in, a mixture and its step-0 receipt out.
+
+Between the two parts of a mixture phase it puts the same weights under the other method's routing;
+for Branch-Train-Merge it puts whole models side by side. Neither changes a weight or has a receipt.
+"""
 
 from pathlib import Path
 
@@ -6,8 +10,10 @@ import torch
 from torch import Tensor
 
 from bam_lab.data.heldout import windows
+from bam_lab.data.tfidf import statistics
 from bam_lab.data.tokens import token_counts
 from bam_lab.model import checkpoint
+from bam_lab.model.ensemble import Ensemble
 from bam_lab.record.files import write_json
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import (
@@ -20,6 +26,7 @@ from bam_lab.run.stages_common import (
     stream_seed,
 )
 from bam_lab.spec.experts import hash_router, num_experts_of
+from bam_lab.spec.methods import BTMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state
@@ -34,6 +41,37 @@ def upcycle(context: StageContext) -> None:
     prepare(context.threads)
     spec = decode(context.spec["model"], ModelSpec)
     method = decode_method(context.spec["method"])
+    if "mixture" in context.inputs:
+        _convert(context, method)
+    elif isinstance(method, BTMMethod):
+        _assemble(context, spec, method)
+    else:
+        _mix(context, spec, method)
+
+
+def _convert(context: StageContext, method: MethodSpec) -> None:
+    """Write a trained mixture's weights as a model of `method`: names and shapes are the same."""
+    trained = load_model(context.inputs["mixture"])
+    state = trained.state_dict()
+    checkpoint.build(trained.spec, method, trained.num_experts, state)
+    checkpoint.save(state, trained.spec, method, trained.num_experts, context.work / CHECKPOINT)
+
+
+def _assemble(context: StageContext, spec: ModelSpec, method: BTMMethod) -> None:
+    """Write the dense models, and the tf-idf statistics of what each was trained on."""
+    experts = [load_model(stage) for stage in experts_folders(context.inputs)]
+    tokens_dir = context.inputs["tokenizer"] / TOKENS
+    context.report(Progress(0, 1, note="reading the training text"))
+    idf, centroids = statistics(tokens_dir, context.spec["texts"])
+    ensemble = Ensemble(spec, method, len(experts))
+    for place, expert in zip(ensemble.experts, experts, strict=True):
+        place.load_state_dict(expert.state_dict())
+    ensemble.idf.copy_(torch.from_numpy(idf))
+    ensemble.centroids.copy_(torch.from_numpy(centroids))
+    checkpoint.save(ensemble.state_dict(), spec, method, len(experts), context.work / CHECKPOINT)
+
+
+def _mix(context: StageContext, spec: ModelSpec, method: MethodSpec) -> None:
     experts = [load_model(stage) for stage in experts_folders(context.inputs)]
     context.report(Progress(0, 2, note="mixing"))
     # FFN routers are drawn first, so arms of a replicate start from the same ones.
