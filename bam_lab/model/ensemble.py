@@ -13,7 +13,7 @@ inputs up to and with t, so the mixture is causal. Nothing here is trained.
 Shapes: B batch, T tokens, N experts, V vocab, D dim.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -61,6 +61,20 @@ class Ensemble(nn.Module):
         for rows, log_weight, model, hidden in self._chosen(tokens):
             logits = F.linear(hidden, model.lm_head_weight).float()
             mixed[rows] = torch.logaddexp(mixed[rows], logits.log_softmax(-1) + log_weight[:, None])
+        return mixed
+
+    def mix(
+        self, hidden: Sequence[Float[Tensor, "B D"]], posterior: Float[Tensor, "B N"]
+    ) -> Float[Tensor, "B V"]:
+        """Return the log-probabilities of the next token from every model's last hidden state."""
+        mixed = posterior.new_full((len(posterior), self.spec.vocab_size), -torch.inf)
+        for model, states, weight in zip(self.experts, hidden, posterior.T, strict=True):
+            assert isinstance(model, Transformer)
+            rows = weight > 0
+            if rows.any():
+                logits = F.linear(states[rows], model.lm_head_weight).float()
+                own = logits.log_softmax(-1) + weight[rows].log()[:, None]
+                mixed[rows] = torch.logaddexp(mixed[rows], own)
         return mixed
 
     @torch.no_grad()

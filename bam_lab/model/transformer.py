@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
-from bam_lab.model.context import Context, Draw, Prompt
+from bam_lab.model.context import Cache, Cached, Context, Draw, Prompt
 from bam_lab.model.ffn import FFNExperts
 from bam_lab.model.hashing import hash_table
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
@@ -112,6 +112,33 @@ class Transformer(nn.Module):
             x, routing = layer(x, context)
             routings.append(routing)
         return Output(norm(x[:, bos:], self.final_norm, self.spec), tuple(routings))
+
+    def advance(self, tokens: Int[Tensor, "B T"], cache: Cache) -> Float[Tensor, "B T D"]:
+        """Run one pass of generation and return the hidden states.
+
+        A new cache takes the prompts, each row's first token at place 0 and whatever behind its
+        last; a filled one takes one further token a row. The cache holds them afterwards.
+        """
+        bos, prompt = int(has_bos(self.method)), not cache.filled
+        places = F.pad(tokens, (bos, 0), value=END_OF_TEXT_ID) if prompt else tokens
+        at = cache.lengths[:, None]  # B 1
+        if prompt:
+            at = torch.arange(places.shape[1], device=tokens.device)  # T
+        else:
+            assert tokens.shape[1] == 1
+        x, rope = F.embedding(places, self.embedding), None
+        if self.spec.positions == "learned":
+            own = self.position[(at - bos).clamp(min=0)]
+            x = x + own.where(at[..., None] >= bos, 0.0)
+        else:
+            rope = to_compute(self.rope_cos[at]), to_compute(self.rope_sin[at])
+        for layer, kept in zip(self.layers, cache.layers, strict=True):
+            cached = Cached(kept, prompt, cache.lengths, cache.rule)
+            x, _ = layer(x, Context(rope, places, cached=cached))
+        cache.filled = True
+        if not prompt:
+            cache.lengths = cache.lengths + 1
+        return norm(x[:, bos if prompt else 0 :], self.final_norm, self.spec)
 
     @property
     def lm_head_weight(self) -> Float[Tensor, "V D"]:
