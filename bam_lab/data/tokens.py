@@ -22,6 +22,7 @@ from bam_lab.data.fetch import sha256
 from bam_lab.data.split import SPLITS
 from bam_lab.record.files import explained, make_folder, write_json
 from bam_lab.spec.model import END_OF_TEXT_ID
+from bam_lab.spec.parts import part_of
 
 MANIFEST = "tokens.json"
 DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("source", "<i4")])
@@ -90,7 +91,12 @@ def read_tokens_manifest(tokens_dir: Path) -> TokensManifest:
 
 
 def stream(tokens_dir: Path, domain: str, split: str) -> NDArray[np.unsignedinteger]:
-    """Return the tokens of one domain and split, memory-mapped."""
+    """Return the tokens of one domain and split, memory-mapped; of a part of it, in memory."""
+    if part := part_of(domain):
+        whole = stream(tokens_dir, part.domain, split)
+        rows = documents(tokens_dir, part.domain, split)[part.number - 1 :: part.parts]
+        pieces = [whole[row["start"] : row["start"] + row["length"] + 1] for row in rows]
+        return np.concatenate([whole[:0], *pieces])
     tokens: NDArray[np.unsignedinteger] = np.load(
         tokens_dir / f"{domain}.{split}.npy", mmap_mode="r"
     )
@@ -107,7 +113,11 @@ def token_counts(tokens_dir: Path, split: str) -> NDArray[np.int64]:
 
 
 def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
-    """Return the index of documents, of dtype `DOCUMENT`."""
+    """Return the index of documents of a domain or a part of it, of dtype `DOCUMENT`."""
+    if part := part_of(domain):
+        rows = documents(tokens_dir, part.domain, split)[part.number - 1 :: part.parts].copy()
+        rows["start"] = np.cumsum(rows["length"] + 1) - (rows["length"] + 1)
+        return rows
     index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy")
     return index
 

@@ -10,6 +10,7 @@ from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.spec.corpus import CorpusSpec, identity
 from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.parts import domain_of
 from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import PhaseSize
 
@@ -164,7 +165,7 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
 
 def mix_of(recipe: RecipeSpec, branch: str) -> dict[str, float]:
     """Return the data mix that a branch is trained on."""
-    share = 0.0 if branch == recipe.general else recipe.expert.general_share
+    share = 0.0 if domain_of(branch) == recipe.general else recipe.expert.general_share
     return {branch: 1.0 - share} | ({recipe.general: share} if share else {})
 
 
@@ -180,7 +181,7 @@ def domains(resolved: ResolvedAblation) -> list[str]:
     names = [
         recipe.general,
         *recipe.seed_model.mix,
-        *recipe.expert.domains,
+        *map(domain_of, recipe.expert.domains),
         *recipe.mixture.mix,
     ]
     return list(dict.fromkeys(names))

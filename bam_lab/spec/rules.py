@@ -5,17 +5,22 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 from bam_lab.spec.ablation import AblationSpec
+from bam_lab.spec.dense_rules import dense_problems
 from bam_lab.spec.experts import experts_of, misfits, sources_of
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
+    AverageMethod,
     BAMMethod,
+    BTMMethod,
     DenseMethod,
+    LoryToSparseMethod,
     MethodSpec,
     SegmentMoEMethod,
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.origin_rules import origin_problems
+from bam_lab.spec.parts import domain_of, is_known
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
 from bam_lab.spec.routers import TopKRouter
@@ -69,7 +74,7 @@ def recipe_problems(document: Document, recipe: RecipeSpec) -> Iterator[str]:
             "it would have no effect.",
         )
     for index, name in enumerate(recipe.mixture.experts):
-        if name not in (SEED_MODEL, *domains):
+        if name != SEED_MODEL and not is_known(name, domains):
             yield document.problem(
                 ("mixture", "experts", index),
                 f"must be {SEED_MODEL} or a domain of expert.domains, got {name!r}. "
@@ -83,7 +88,8 @@ def domain_problems(document: Document, recipe: RecipeSpec, known: set[str]) -> 
     """Check that the corpus has every domain that the recipe names."""
     used: dict[tuple[str | int, ...], str] = {("general",): recipe.general}
     used |= {("seed_model", "mix", name): name for name in recipe.seed_model.mix}
-    used |= {("expert", "domains", i): name for i, name in enumerate(recipe.expert.domains)}
+    domains = [domain_of(name) for name in recipe.expert.domains]
+    used |= {("expert", "domains", i): name for i, name in enumerate(domains)}
     used |= {("mixture", "mix", name): name for name in recipe.mixture.mix}
     for loc, name in used.items():
         if name not in known:
@@ -111,6 +117,8 @@ def arm_problems(
     """Check routers against their experts, settings without effect, and arms that are one run."""
     names = (SEED_MODEL, *recipe.expert.domains)
     for arm, method in arms.items():
+        for key, text in dense_problems(method, arms, sources_of(method, recipe.mixture.experts)):
+            yield document.problem(_place(document, arm, key), f"{text} (arm {arm!r})")
         if isinstance(method, DenseMethod):
             continue
         experts = experts_of(method, recipe.mixture.experts)
@@ -118,7 +126,7 @@ def arm_problems(
             yield document.problem(_place(document, arm, key), f"{text} (arm {arm!r})")
         named = () if isinstance(method, SparseUpcyclingMethod) else method.experts
         for index, name in enumerate(named):
-            if name not in names:
+            if name != SEED_MODEL and not is_known(name, recipe.expert.domains):
                 yield document.problem(
                     ("arms", arm, "experts", index),
                     f"must be {SEED_MODEL} or a domain of the recipe, got {name!r}. "
@@ -127,8 +135,10 @@ def arm_problems(
         if isinstance(method, CopiesOrExperts):
             for key, text in segment_problems(method):
                 yield document.problem(_place(document, arm, key), f"{text} (arm {arm!r})")
-            if not isinstance(method, SegmentMoEMethod):
+            if not isinstance(method, SegmentMoEMethod | LoryToSparseMethod):
                 continue
+        if isinstance(method, AverageMethod | BTMMethod):
+            continue
         yield from _router_problems(document, arm, "ffn_router", "balance_loss", method, experts)
         if isinstance(method, BAMMethod):
             yield from _router_problems(
