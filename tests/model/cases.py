@@ -8,6 +8,7 @@ from bam_lab.model.context import Context
 from bam_lab.model.layers import rope_tables
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.spec.experts import copies_seed, num_sources
+from bam_lab.spec.laws import broken_identities
 from bam_lab.spec.methods import (
     BAMMethod,
     BTXMethod,
@@ -191,8 +192,8 @@ OF_COPIES = [case for case in CASES if copies_seed(METHODS[case[0]])]
 
 def keeps_scale(method: MethodSpec) -> bool:
     """Return whether all gates of the method sum to 1, under the inference rule."""
-    if isinstance(method, LoryMethod):
-        return True
+    if not hasattr(method, "ffn_router"):
+        return True  # a softmax over all experts
     routers = [method.ffn_router]
     if isinstance(method, BAMMethod):
         routers.append(method.attention_router)
@@ -209,7 +210,8 @@ def keeps_copies(method: MethodSpec) -> bool:
 
     Where an expert is a part of a model, those that a token does not choose are missing.
     """
-    return keeps_scale(method) and getattr(method, "expert_layout", "whole") == "whole"
+    whole = getattr(method, "expert_layout", "whole") == "whole"
+    return keeps_scale(method) and whole and "copies" not in broken_identities(method)
 
 
 def shape(block: str = "parallel", **changes) -> ModelSpec:

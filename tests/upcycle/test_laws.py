@@ -1,6 +1,7 @@
 """What upcycling must keep, exactly: copies, permutation, one-hot, merge of equals, coverage.
 
-Capacity limits and expert choice would break the copies law; no such routing exists here yet.
+All by the inference rule; in training, capacity limits and expert choice break the copies law,
+since a token that no expert takes is not fed.
 """
 
 from copy import deepcopy
@@ -8,19 +9,23 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from bam_lab.errors import SpecError
 from bam_lab.model.checkpoint import build
+from bam_lab.model.context import Draw
 from bam_lab.model.ffn import ffn_experts_reference
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.spec.experts import (
     copies_seed,
     expert_tensors,
     ffn_parts,
+    has_bos,
     num_experts_of,
     num_sources,
 )
-from bam_lab.spec.methods import BAMMethod
+from bam_lab.spec.methods import BAMMethod, SoftMoEMethod
+from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
 from bam_lab.upcycle.origins import (
     EXPERT_OPS,
@@ -43,6 +48,7 @@ from tests.model.cases import (
     bam,
     btx,
     context_of,
+    draws_noise,
     keeps_copies,
     lory,
     model_of,
@@ -70,19 +76,29 @@ def logits(model):
     return model.logits(model(text()).hidden)
 
 
+def trained_logits(model):
+    """Return the logits of a training pass."""
+    return model.logits(model(text(), Draw(100, generator())).hidden)
+
+
 def distinct(block, count=EXPERTS):
     return [model_of(DENSE, block, seed=seed) for seed in range(count)]
 
 
 @pytest.mark.parametrize(("name", "block"), OF_MODELS)
 def test_copies(name, block):
-    """N copies of the seed model give its logits, whatever the routers, where gates sum to 1."""
-    seed_model = model_of(DENSE, block)
-    mixture = mix(METHODS[name], [seed_model] * EXPERTS)
-    if keeps_copies(METHODS[name]):
-        torch.testing.assert_close(logits(mixture), logits(seed_model))
+    """N copies of the seed model give its logits, whatever the routers, where gates sum to 1.
+
+    A mixture that puts an end-of-text token before the text is the seed model after such a token.
+    """
+    method, seed_model = METHODS[name], model_of(DENSE, block)
+    mixture = mix(method, [seed_model] * EXPERTS)
+    tokens = F.pad(text(), (int(has_bos(method)), 0), value=END_OF_TEXT_ID)
+    alone = seed_model.logits(seed_model(tokens).hidden)[:, int(has_bos(method)) :]
+    if keeps_copies(method):
+        torch.testing.assert_close(logits(mixture), alone)
     else:
-        assert (logits(mixture) - logits(seed_model)).abs().max() > 0.01
+        assert (logits(mixture) - alone).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -106,13 +122,20 @@ def test_copies_under_unrenormalised_top_k_are_scaled(block, k):
         torch.testing.assert_close(mixed[0], scale * alone[0])
 
 
+def reordered(state, order):
+    """Return the routers' columns, and the experts that hash tables name, in another order."""
+    places = torch.tensor(order).argsort()
+    routers = {n: t[order] for n, t in state.items() if n.endswith("router")}
+    return routers | {n: places[t] for n, t in state.items() if n.endswith("hash")}
+
+
 @pytest.mark.parametrize(("name", "block"), OF_COPIES)
 def test_permutation_of_copies(name, block):
     """The same on trained copies: stacked tensors and router columns moved together."""
     model, order = model_of(METHODS[name], block), [2, 0, 3, 1]
     table = origins(model.method, model.spec, ["seed_model"])
     state = model.state_dict()
-    routers = {n: t[order] for n, t in state.items() if n.endswith("router")}
+    routers = reordered(state, order)
     experts = {n: t[order] for n, t in state.items() if table[n].op in EXPERT_OPS}
     permuted = build(model.spec, model.method, EXPERTS, state | routers | experts)
     torch.testing.assert_close(logits(permuted), logits(model))
@@ -168,9 +191,11 @@ def test_permutation(name, block):
     mixture = mix(method, dense)
     permuted = mix(method, [dense[i] for i in order])
     state, columns = mixture.state_dict(), columns_of(method, order)
-    routers = {n: t[columns] for n, t in state.items() if n.endswith("router")}
+    routers = reordered(state, columns)
     permuted.load_state_dict(permuted.state_dict() | routers)
     torch.testing.assert_close(logits(permuted), logits(mixture))
+    if not draws_noise(method):  # noise is drawn a column; limits and experts' choices must follow
+        torch.testing.assert_close(trained_logits(permuted), trained_logits(mixture))
     if columns != sorted(columns):
         unpermuted = mix(method, [dense[i] for i in order])
         assert not torch.allclose(logits(unpermuted), logits(mixture))
@@ -211,7 +236,8 @@ def test_lory_of_copies_is_lory_of_equal_experts(block, first):
 
 def has_dense_experts(method):
     layout = getattr(method, "expert_layout", "whole")
-    return layout == "whole" and getattr(method, "first_segment", "own_mean") == "own_mean"
+    asked = getattr(method, "first_segment", "own_mean") == "own_mean"
+    return layout == "whole" and asked and not isinstance(method, SoftMoEMethod)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +247,9 @@ def has_dense_experts(method):
 def test_one_hot(name, block, forced):
     """A router forced to expert i gives dense expert i, where models differ in experts only.
 
-    Lory's uniform first segment asks no router; an expert that is a part of a model, or of all, is
-    none of them.
+    Lory's uniform first segment asks no router, an end-of-text token before the text is none of a
+    dense model's, and every expert of Soft MoE has its slots; an expert that is a part of a model,
+    or of all, is none of them.
     """
     method = METHODS[name]
     dense = differing_in_experts(method, block)
@@ -243,6 +270,9 @@ def _force(mixture, forced):
                 parameter.zero_()
                 parameter[:, 0] = -100.0
                 parameter[forced, 0] = 100.0  # an index, or several
+    for name, table in mixture.named_buffers():
+        if name.endswith("hash"):
+            table.fill_(forced)
 
 
 def _add_constant_direction(model):
