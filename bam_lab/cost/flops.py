@@ -8,7 +8,8 @@
   all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.
   Gathered queries (`model/gathered_attention.py`) read keys by where an expert's queries stand:
   counted as if every expert's stood evenly over a sequence, filling included. Experts that run
-  although their gate is zero count too, and the places that fill up Lory's last segment. So do
+  although their gate is zero count too, the places that fill up Lory's last segment, and the
+  merges that its backward makes again. So do
   choices that a capacity limit drops, although they do not run: how many is the text's doing, and
   a run logs their share.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
@@ -26,6 +27,7 @@ from math import ceil
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import expert_params, key_params, query_params
 from bam_lab.cost.printed import printed_forward
+from bam_lab.cost.segments import ffn_work, places_of
 from bam_lab.spec.experts import shape_of
 from bam_lab.spec.methods import BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -61,16 +63,19 @@ def per_token(model: ModelSpec, method: MethodSpec, num_experts: int, seq_len: i
     trained = layers_of(method, num_experts, model.num_layers, "training")
     queries = model.num_heads * model.head_dim
     # 2 products (scores, weighted values) x 2 FLOPs x (T+1)/2 keys.
-    causal = sum(experts.query_active for experts in needed) * queries * 2 * (seq_len + 1)
+    places = places_of(method, seq_len)
+    a_token = Fraction(places, seq_len)
+    causal = sum(experts.query_active for experts in needed) * queries * 2 * (places + 1) * a_token
     # Forward 2 products; backward 4, or 5 where the scores are computed again.
-    reads = sum(read_keys(experts, seq_len) for experts in needed) * queries * 2
-    products_trained = 6 if seq_len <= BLOCKED_UP_TO else 7
+    reads = sum(read_keys(experts, places) for experts in needed) * queries * 2 * places / seq_len
+    products_trained = 6 if places <= BLOCKED_UP_TO else 7
 
-    def products(layers: Sequence[LayerExperts], filling: bool) -> Fraction:
-        return _products(model, layers, num_experts, seq_len, filling)
+    def products(layers: Sequence[LayerExperts], executed: bool) -> Fraction:
+        return _products(model, method, layers, num_experts, seq_len, executed)
 
     model_training = 3 * (products(trained, False) + causal) - _spared(model, trained)
     run_training = 3 * products(trained, True) - _spared(model, trained)
+    run_training += _merged_again(model, method, trained, num_experts, seq_len)
     return FlopCount(
         model_forward=round(products(needed, False) + causal),
         model_training=round(model_training),
@@ -94,23 +99,36 @@ def _ensemble(model: ModelSpec, method: BTMMethod, num_experts: int, seq_len: in
 
 
 def _products(
-    model: ModelSpec, layers: Sequence[LayerExperts], num_experts: int, seq_len: int, filling: bool
+    model: ModelSpec,
+    method: MethodSpec,
+    layers: Sequence[LayerExperts],
+    num_experts: int,
+    seq_len: int,
+    executed: bool,
 ) -> Fraction:
-    """Count the forward FLOPs of all weight products, LM head included.
-
-    `filling` counts the places that fill a last segment as well.
-    """
-    total = Fraction(model.dim * model.vocab_size)
+    """Count the forward FLOPs of all weight products, LM head included."""
+    work, places = ffn_work(method, num_experts, seq_len, executed), places_of(method, seq_len)
+    total = Fraction(model.dim * model.vocab_size * seq_len)
     for experts in layers:
-        segment = min(experts.segment_len, seq_len)
-        decisions = Fraction(-(-seq_len // segment), seq_len) if segment else Fraction(1)
-        places = decisions * segment if segment and filling else 1
-        total += experts.query_active * query_params(model)
-        total += experts.key * key_params(model)
-        total += experts.ffn_active * expert_params(model, experts) * places
-        total += experts.routers * model.dim * num_experts * decisions
-        total += experts.ffn * expert_params(model, experts) * decisions if segment else 0
-    return 2 * total
+        total += experts.query_active * query_params(model) * places
+        total += experts.key * key_params(model) * places
+        total += experts.ffn_active * expert_params(model, experts) * work.places
+        total += experts.routers * model.dim * num_experts * work.decisions
+        total += experts.ffn * expert_params(model, experts) * work.merges
+    return 2 * total / seq_len
+
+
+def _merged_again(
+    model: ModelSpec,
+    method: MethodSpec,
+    layers: Sequence[LayerExperts],
+    num_experts: int,
+    seq_len: int,
+) -> Fraction:
+    """Count the merges that the backward makes again instead of keeping them."""
+    merges = ffn_work(method, num_experts, seq_len, executed=True).merges
+    weights = sum(experts.ffn * expert_params(model, experts) for experts in layers)
+    return Fraction(2 * merges * weights, seq_len)
 
 
 def _spared(model: ModelSpec, layers: Sequence[LayerExperts]) -> Fraction:

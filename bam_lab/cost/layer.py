@@ -18,7 +18,11 @@ from bam_lab.spec.methods import (
     LoryMethod,
     LoryToSparseMethod,
     MethodSpec,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
+    TokenMergingMethod,
 )
 from bam_lab.spec.routers import (
     ExpertChoiceRouter,
@@ -39,14 +43,15 @@ class LayerExperts:
 
     Attributes:
         ffn: FFN experts held; 1 for a dense model.
-        ffn_active: FFN experts that a token goes through, on average where experts choose.
+        ffn_active: FFN experts that a token goes through, on average where experts choose; 1
+            where all are merged into one.
         query: modules with own query and output projections.
         query_active: those that a token goes through.
         key: modules with own key and value projections. Every token needs all of them, whatever
             its own routing, because later tokens of any routing attend to it.
         gathered: whether attention takes each expert's own queries apart (top-k with keys and
             values per expert).
-        routers: linear routers.
+        routers: linear routers; a slot of each expert counts as one.
         segment_len: tokens that share one routing decision and one FFN merged of all experts; 0
             where every token is routed and nothing is merged.
         ffn_parts: into how many experts one dense FFN is cut; each has ffn_dim / that.
@@ -100,7 +105,7 @@ def layer_experts(
             return LayerExperts(n, n, query=n, query_active=n, key=n, routers=0)
         case LoryToSparseMethod():
             return layer_experts(method.sparse, num_experts, rule, is_first)
-        case BTXMethod() | SparseUpcyclingMethod():
+        case BTXMethod() | SparseUpcyclingMethod() | SegmentMoEMethod():
             router = layer_router(method.ffn_router, is_first)
             return LayerExperts(
                 ffn=num_experts,
@@ -122,6 +127,11 @@ def layer_experts(
                 routers=1,
                 segment_len=method.segment_len,
             )
+        case SMEARMethod() | TokenMergingMethod():
+            return LayerExperts(num_experts, 1, query=1, query_active=1, key=1, routers=1)
+        case SoftMoEMethod(slots_per_expert=slots):
+            n = num_experts
+            return LayerExperts(n, n, query=1, query_active=1, key=1, routers=slots)
         case BAMMethod():
             router = layer_router(method.ffn_router, is_first)
             return LayerExperts(

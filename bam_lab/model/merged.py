@@ -120,8 +120,8 @@ class _Merged(torch.autograd.Function):
                 dboth = torch.bmm(dgate_up.mT, x[part]).float().view(-1, 2, stacks[0].shape[1])
                 dmerged = (dboth[:, 0], dboth[:, 1], dmerged_down.float().flatten(1))
                 for own, dstack, stack in zip(dmerged, dstacks, stacks, strict=True):
-                    dstack.addmm_(gates[part].T, own)
-                    dgates[part].addmm_(own, stack.T)
+                    torch.addmm(dstack, gates[part].T, own, out=dstack)
+                    torch.addmm(dgates[part], own, stack.T, out=dgates[part])
         shaped = (d.view_as(w) for d, w in zip(dstacks, (gate, up, down), strict=True))
         return dx, dgates, *shaped
 

@@ -21,13 +21,15 @@ def segment_problems(method: CopiesOrExperts) -> Iterator[tuple[str, str]]:
             f"must be num_experts: {len(method.experts)} where all are copies of the seed model, "
             "so that one run has one name.",
         )
-    if isinstance(method, LoryMethod) and method.routing == "prefix":
-        if method.first_segment == "uniform":
-            yield (
-                "first_segment",
-                "must not be uniform with routing: prefix: no router would ever decide. Take "
-                "own_mean or bos.",
-            )
+    if isinstance(method, LoryMethod) and (method.routing, method.first_segment) == (
+        "prefix",
+        "uniform",
+    ):
+        yield (
+            "first_segment",
+            "must not be uniform with routing: prefix: no router would ever decide. Take own_mean "
+            "or bos.",
+        )
     if isinstance(method, SegmentMoEMethod):
         yield from _segment_moe_problems(method)
 
