@@ -9,10 +9,13 @@ from bam_lab.methods.lory import Lory
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.methods import (
+    AverageMethod,
     BAMMethod,
+    BTMMethod,
     BTXMethod,
     DenseMethod,
     LoryMethod,
+    LoryToSparseMethod,
     SparseUpcyclingMethod,
 )
 from bam_lab.train.module import TrainedModule
@@ -22,7 +25,7 @@ from bam_lab.train.optim import Training
 def module_of(model: Transformer, training: Training) -> TrainedModule:
     """Return the LightningModule of the model's method."""
     match model.method:
-        case DenseMethod():
+        case DenseMethod() | AverageMethod():
             return Dense(model, training)
         case BTXMethod():
             return BTX(model, training)
@@ -32,5 +35,7 @@ def module_of(model: Transformer, training: Training) -> TrainedModule:
             return SparseUpcycling(model, training)
         case LoryMethod():
             return Lory(model, training)
+        case BTMMethod() | LoryToSparseMethod():
+            raise AssertionError(f"{model.method.method} is no transformer")
         case _:
             assert_never(model.method)

@@ -25,13 +25,13 @@ from bam_lab.model.token_merging import TokenMergedFFN
 from bam_lab.spec.experts import ffn_parts, routed_layers
 from bam_lab.spec.methods import (
     BAMMethod,
-    DenseMethod,
     LoryMethod,
     MethodSpec,
     SegmentMoEMethod,
     SMEARMethod,
     SoftMoEMethod,
     TokenMergingMethod,
+    Unrouted,
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import layer_router
@@ -64,7 +64,7 @@ class Block(nn.Module):
         else:
             self.attention = Attention(spec)
         routed = routed_layers(method, spec.num_layers)
-        if isinstance(method, DenseMethod) or index not in routed:
+        if isinstance(method, Unrouted) or index not in routed:
             self.ffn = GELUFFN(spec) if spec.activation == "gelu" else FFN(spec)
         elif isinstance(method, LoryMethod):
             self.ffn = MergedFFN(spec, method, num_experts)

@@ -106,7 +106,8 @@ class Ensemble(nn.Module):
         same = tokens[:, :, None] == tokens[:, None, :]  # B T T
         before = same.tril(-1).sum(-1)  # how often each token stood before
         norms = (weight.square() * (2 * before + 1)).cumsum(1).sqrt()  # B T
-        return dots / (norms[..., None] * centroids.norm(dim=1))
+        cosines: Tensor = dots / (norms[..., None] * centroids.norm(dim=1))
+        return cosines
 
 
 def posterior_reference(model: Ensemble, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T N"]:

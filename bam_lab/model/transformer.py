@@ -31,7 +31,7 @@ from bam_lab.spec.experts import (
     num_sources,
     shape_of,
 )
-from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.methods import MethodSpec, Unrouted
 from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 from bam_lab.spec.routers import HashRouter
 
@@ -157,7 +157,7 @@ def initialise(model: Transformer, generator: torch.Generator) -> Transformer:
     are made without token counts.
     """
     method = model.method
-    router_std = 0.0 if isinstance(method, DenseMethod) else method.router_init_std
+    router_std = 0.0 if isinstance(method, Unrouted) else method.router_init_std
     for name, parameter in model.named_parameters():
         if name.endswith("norm"):
             nn.init.ones_(parameter)

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from bam_lab.spec.base import NonNegativeFloat, PositiveInt
 from bam_lab.spec.mixtures import BTXMethod
-from bam_lab.spec.routers import BalanceLoss, RouterSpec
+from bam_lab.spec.routers import AttentionRouterSpec, BalanceLoss
 from bam_lab.spec.segments import CopiesOrExperts, LoryMethod
 
 
@@ -24,7 +24,7 @@ class LoryToSparseMethod(CopiesOrExperts):
     method: Literal["lory_to_sparse"]
     segment_len: PositiveInt
     first_segment: Literal["own_mean", "bos", "uniform"]
-    ffn_router: RouterSpec
+    ffn_router: AttentionRouterSpec
     sparse_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     z_loss: NonNegativeFloat = 0.0

@@ -14,15 +14,16 @@ from bam_lab.spec.methods import (
     MethodSpec,
     SegmentMoEMethod,
     SparseUpcyclingMethod,
+    Unrouted,
 )
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.segments import CopiesOrExperts
 from bam_lab.spec.routers import HashRouter
+from bam_lab.spec.segments import CopiesOrExperts
 
 
 def is_mixture(method: MethodSpec) -> bool:
     """Return whether the method builds a mixture, and so has experts and routers."""
-    return not isinstance(method, DenseMethod | AverageMethod | BTMMethod)
+    return not isinstance(method, Unrouted)
 
 
 def is_trained(method: MethodSpec) -> bool:

@@ -29,8 +29,12 @@ __all__ = [
     "SoftMoEMethod",
     "SparseUpcyclingMethod",
     "TokenMergingMethod",
+    "Unrouted",
 ]
 
+
+Unrouted = DenseMethod | AverageMethod | BTMMethod
+"""Methods without a router."""
 
 MethodSpec = Annotated[
     DenseMethod

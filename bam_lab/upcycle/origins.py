@@ -34,6 +34,7 @@ from bam_lab.spec.methods import (
     MethodSpec,
     SoftMoEMethod,
     SparseUpcyclingMethod,
+    Unrouted,
 )
 from bam_lab.spec.model import ModelSpec
 
@@ -137,7 +138,7 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
             case _:
                 table[name] = Origin("mean", sources, shape)
     for module in routed_modules(method, spec.num_layers):
-        assert not isinstance(method, DenseMethod)
+        assert not isinstance(method, Unrouted)
         if module.endswith(".ffn") and hash_router(method) is not None:
             table[f"{module}.hash"] = Origin("hash", (), (spec.vocab_size,))
             continue
