@@ -36,7 +36,7 @@ from bam_lab.model.context import Cache, LayerCache, RoutingRule
 from bam_lab.model.ensemble import Ensemble
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import has_bos
-from bam_lab.spec.laws import broken_laws
+from bam_lab.spec.laws import no_generation
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import END_OF_TEXT_ID
 
@@ -246,13 +246,8 @@ def check(
     Raises:
         SpecError: as `generate` says.
     """
-    broken = broken_laws(method, "inference")
-    for law in ("causality", "batch invariance"):
-        if law in broken:
-            raise SpecError(
-                f"method must have a causal inference rule to generate, got {method.method}: "
-                f"{broken[law]}. Evaluate it on whole texts, or generate with another method."
-            )
+    if reason := no_generation(method):
+        raise SpecError(reason)
     problems = []
     if not real.any(1).all():
         problems.append(

@@ -172,12 +172,12 @@ def step(
 ) -> tuple[Float[Tensor, "B 1 D"], MergedState]:
     """Map one further token of each row; under `segment` a full segment decides for the next."""
     gate_up, down, running = state
-    full, logits, running = advance(running, normed, module.router, module.segment_len)
-    if rule == "segment" and not module.prefix and len(logits):
-        merged = _merged(module, logits.softmax(-1))
-        gate_up, down = (
-            old.index_put((full,), new) for old, new in zip((gate_up, down), merged, strict=True)
-        )
+    if rule == "segment" and not module.prefix:
+        full, logits, running = advance(running, normed, module.router, module.segment_len)
+        if len(logits):
+            merged = _merged(module, logits.softmax(-1))
+            pairs = zip((gate_up, down), merged, strict=True)
+            gate_up, down = (old.index_put((full,), new) for old, new in pairs)
     gated, upped = torch.bmm(x, gate_up.mT).chunk(2, -1)
     return torch.bmm(F.silu(gated) * upped, down.mT), MergedState(gate_up, down, running)
 

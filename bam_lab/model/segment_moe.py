@@ -117,9 +117,9 @@ def step(
     module: SegmentMoE, normed: Float[Tensor, "B 1 D"], state: DecidedState, rule: RoutingRule
 ) -> tuple[Float[Tensor, "B 1 E"], DecidedState]:
     """Return the logits of one further token of each row; a full segment decides for the next."""
-    logits = state.logits
-    full, new, running = advance(state.running, normed, module.router, module.segment_len)
+    logits, running = state
     if rule == "segment":
+        full, new, running = advance(running, normed, module.router, module.segment_len)
         logits = logits.index_put((full,), new)
     return logits.unsqueeze(1), DecidedState(logits, running)
 

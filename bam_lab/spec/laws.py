@@ -15,7 +15,7 @@ from bam_lab.spec.methods import (
     SoftMoEMethod,
     SparseUpcyclingMethod,
 )
-from bam_lab.spec.routers import ExpertChoiceRouter, HashRouter, RouterSpec, TopKRouter
+from bam_lab.spec.routers import ExpertChoiceRouter, RouterSpec, TopKRouter
 
 Law = Literal["causality", "causality inside the first segment", "batch invariance"]
 Rule = Literal["training", "inference"]
@@ -48,6 +48,21 @@ def broken_laws(method: MethodSpec, rule: Rule) -> dict[Law, str]:
             return {}
 
 
+def no_generation(method: MethodSpec) -> str | None:
+    """Return why the method cannot generate text, a problem for a `SpecError`; None if it can.
+
+    A first segment that looks ahead inside itself is no obstacle: the prompt decides for it.
+    """
+    broken = broken_laws(method, "inference")
+    for law in ("causality", "batch invariance"):
+        if law in broken:
+            return (
+                f"method must have a causal inference rule to generate, got {method.method}: "
+                f"{broken[law]}. Evaluate it on whole texts, or generate with another method."
+            )
+    return None
+
+
 def _broken_in_training(router: RouterSpec) -> dict[Law, str]:
     match router:
         case TopKRouter(capacity_factor=float()):
@@ -71,9 +86,6 @@ gates; experts and router columns can be reordered together; a router can be for
 
 def broken_identities(method: MethodSpec) -> dict[Identity, str]:
     """Return each identity that `method` breaks under the inference rule, with the reason."""
-    if isinstance(getattr(method, "ffn_router", None), HashRouter):
-        why = "a hash sends a token by its id, not by a router's column"
-        return {"permutation": why, "one expert": why}
     match method:
         case LoryMethod(first_segment="uniform"):
             return {"one expert": "the first segment asks no router"}
