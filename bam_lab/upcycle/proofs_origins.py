@@ -15,17 +15,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bam_lab.model.checkpoint import build
-from bam_lab.model.router import Routing
 from bam_lab.model.transformer import Output, Transformer
-from bam_lab.spec.experts import expert_tensors, ffn_parts, num_sources
+from bam_lab.spec.experts import expert_tensors, ffn_parts, has_bos, num_sources
 from bam_lab.spec.laws import Identity, broken_identities
-from bam_lab.spec.methods import DenseMethod
+from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.upcycle.execute import State, upcycle
 from bam_lab.upcycle.origins import dense_shapes, origins
-from bam_lab.upcycle.probe import TOLERANCE
+from bam_lab.upcycle.probe import TOLERANCE, by_place
 
 DENSE = DenseMethod(method="dense")
 _CONSTANT = 5.0  # of coordinate 0, by which a router is forced; embeddings are of order 1
@@ -36,14 +37,16 @@ Proof = Callable[[Transformer, Tensor], tuple[float, dict[str, Any]]]
 def coverage(model: Transformer, sources: Sequence[State]) -> dict[str, Any]:
     """Return the tensors by origin, and those that are not what their origin makes of `sources`.
 
-    Drawn tensors and noisy copies are not compared; without sources none is.
+    Drawn tensors, noisy copies and tables of hashes are not compared; without sources none is.
     """
     names = [str(i) for i in range(num_sources(model.method, model.num_experts))]
     table, state = origins(model.method, model.spec, names), model.state_dict()
     differing: list[str] = []
     if sources:
-        made = upcycle(model.method, model.spec, sources, torch.Generator().manual_seed(0))
-        fixed = [name for name, origin in table.items() if origin.op != "init" and not origin.std]
+        even = torch.ones(model.spec.vocab_size, dtype=torch.long)  # frequencies, for a hash alone
+        made = upcycle(model.method, model.spec, sources, torch.Generator().manual_seed(0), even)
+        made_anew = ("init", "hash")
+        fixed = [n for n, origin in table.items() if origin.op not in made_anew and not origin.std]
         differing = [name for name in fixed if not torch.equal(made[name], state[name])]
     return {
         "tensors": len(table),
@@ -79,21 +82,35 @@ def _copies(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
     stacked = {name: dense[name].expand_as(state[name]) for name in _stacked(probe)}
     mixture = build(probe.spec, probe.method, probe.num_experts, state | stacked)
     output = mixture(tokens)
-    alone = build(probe.spec, DENSE, 1, dense)
-    with _scaled(alone, output) as scaled:
-        wanted = alone.logits(alone(tokens).hidden)
+    alone, places = _dense(probe, dense, tokens)
+    with _scaled(alone, output, probe.method, places.shape[1]) as scaled:
+        wanted = _logits(alone, places)[:, -tokens.shape[1] :]
     return _difference(mixture.logits(output.hidden), wanted), {"scaled": scaled}
 
 
+def _dense(mixture: Transformer, state: State, tokens: Tensor) -> tuple[Transformer, Tensor]:
+    """Return a dense model of the mixture's shape, and what it is to read.
+
+    A mixture that puts an end-of-text token before the sequence is compared with a dense model that
+    reads it too; learned positions are the tokens' alone.
+    """
+    if not has_bos(mixture.method):
+        return build(mixture.spec, DENSE, 1, state), tokens
+    spec = mixture.spec.model_copy(update={"max_seq_len": mixture.spec.max_seq_len + 1})
+    longer = {name: F.pad(state[name], (0, 0, 1, 0)) for name in state if name == "position"}
+    places = F.pad(tokens, (1, 0), value=END_OF_TEXT_ID)
+    return build(spec, DENSE, 1, {**state, **longer}), places
+
+
 @contextmanager
-def _scaled(dense: Transformer, output: Output) -> Iterator[bool]:
+def _scaled(dense: Transformer, output: Output, method: MethodSpec, places: int) -> Iterator[bool]:
     """Multiply the outputs of a dense model's layers by the sums of a mixture's gates."""
     hooks = []
     for layer, routings in zip(dense.layers, output.routings, strict=True):
         for name, routing in routings._asdict().items():
             if routing is None:
                 continue
-            scale = _gate_sums(routing, output.hidden.shape[1])
+            scale = by_place(routing.gates.sum(-1, keepdim=True), method, places)
             if not torch.allclose(scale, torch.ones_like(scale)):
                 hooks.append(_multiply(getattr(layer, name), scale))
     try:
@@ -101,12 +118,6 @@ def _scaled(dense: Transformer, output: Output) -> Iterator[bool]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _gate_sums(routing: Routing, length: int) -> Tensor:
-    """Return each token's sum of gates [B, T, 1], where places may be segments of equal length."""
-    sums = routing.gates.sum(-1, keepdim=True)
-    return sums.repeat_interleave(-(-length // sums.shape[1]), 1)[:, :length]
 
 
 def _multiply(module: nn.Module, scale: Tensor) -> Any:
@@ -117,9 +128,10 @@ def _permutation(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, A
     order = list(range(probe.num_experts))[::-1]
     stacked, state = _stacked(probe), probe.state_dict()
     moved = {n: t[order] for n, t in state.items() if n in stacked or n.endswith(".router")}
+    places = torch.tensor(order).argsort()
+    moved |= {n: places[t] for n, t in state.items() if n.endswith(".hash")}
     other = build(probe.spec, probe.method, probe.num_experts, state | moved)
-    logits = [model.logits(model(tokens).hidden) for model in (probe, other)]
-    return _difference(*logits), {}
+    return _difference(_logits(other, tokens), _logits(probe, tokens)), {}
 
 
 def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
@@ -142,10 +154,12 @@ def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, An
             tensor.zero_()
             tensor[:, 0] = -_FORCE
             tensor[last, 0] = _FORCE
+        elif name.endswith(".hash"):
+            tensor.fill_(last)
     mixture = build(probe.spec, probe.method, probe.num_experts, state)
-    dense = build(probe.spec, DENSE, 1, expert_state(mixture, last))
-    logits = [model.logits(model(tokens).hidden) for model in (mixture, dense)]
-    return _difference(*logits), {}
+    dense, places = _dense(probe, expert_state(mixture, last), tokens)
+    wanted = _logits(dense, places)[:, -tokens.shape[1] :]
+    return _difference(_logits(mixture, tokens), wanted), {}
 
 
 def expert_state(model: Transformer, expert: int) -> dict[str, Tensor]:
@@ -160,6 +174,10 @@ def expert_state(model: Transformer, expert: int) -> dict[str, Tensor]:
 
 def _stacked(model: Transformer) -> set[str]:
     return expert_tensors(model.method, model.spec.num_layers)
+
+
+def _logits(model: Transformer, tokens: Tensor) -> Tensor:
+    return model.logits(model(tokens).hidden)
 
 
 def _difference(found: Tensor, wanted: Tensor) -> float:

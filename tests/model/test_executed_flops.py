@@ -9,10 +9,22 @@ from bam_lab.cost.flops import per_token, read_keys
 from bam_lab.cost.layer import layers_of
 from bam_lab.cost.params import ffn_params
 from bam_lab.model import causal_attention, trace
+from bam_lab.model.context import Draw
 from bam_lab.model.gathered_attention import CHUNK, FILL, KEYS, TILE
 from bam_lab.model.grouped import FILL as GROUP_FILL
 from bam_lab.model.trace import traced_flops
-from tests.model.cases import CASES, DENSE, EXPERTS, METHODS, btx, model_of, text, top_k
+from tests.model.cases import (
+    CASES,
+    DENSE,
+    EXPERTS,
+    FFN_ROUTERS,
+    METHODS,
+    btx,
+    expert_choice,
+    model_of,
+    text,
+    top_k,
+)
 
 
 @pytest.mark.parametrize(("method", "block"), CASES)
@@ -22,10 +34,36 @@ def test_formula_equals_trace(method, block):
     model, tokens = model_of(METHODS[method], block), text(2, length)
     counted = per_token(model.spec, METHODS[method], EXPERTS, length)
     n = tokens.numel()
-    more = observed_reads(model, tokens) - assumed_reads(model, tokens)
-    forward, training = counted.executed_forward, counted.executed_training
-    assert traced_flops(model, tokens, tokens, training=False) == n * forward + 4 * more
-    assert traced_flops(model, tokens, tokens, training=True) == n * training + 12 * more
+    draw = Draw(0, torch.Generator().manual_seed(0))  # of the traced training step
+    evaluated, trained = model(tokens).routings, model(tokens, draw).routings
+    assumed = assumed_reads(model, tokens)
+    forward = n * counted.executed_forward + 4 * (observed_reads(model, evaluated) - assumed)
+    training = n * counted.executed_training + 12 * (observed_reads(model, trained) - assumed)
+    training -= 3 * 2 * dropped(trained) * ffn_params(model.spec)
+    assert traced_flops(model, tokens, tokens, training=False) == forward
+    if method != "segment_moe-own_mean-expert_choice":  # segments of unequal length, taken whole
+        assert traced_flops(model, tokens, tokens, training=True) == training
+    if getattr(model.method, "ffn_router", None) in CAPPED:
+        assert dropped(trained) > 0 == dropped(evaluated)
+
+
+def test_experts_that_choose_whole_segments():
+    """As many as their capacity, where it comes out even."""
+    settings = {"segment_len": 16, "ffn_router": expert_choice(1.0, 1)}
+    method = METHODS["segment_moe-own_mean-expert_choice"].model_copy(update=settings)
+    model, tokens = model_of(method, max_seq_len=128), text(2, 128)
+    counted = per_token(model.spec, method, EXPERTS, 128)
+    assert traced_flops(model, tokens, tokens, training=True) == 256 * counted.executed_training
+
+
+CAPPED = [router for name, router in FFN_ROUTERS.items() if "capacity" in name]
+
+
+def dropped(routings):
+    """Count the choices that a capacity limit dropped."""
+    found = [layer.ffn for layer in routings if layer.ffn is not None]
+    limited = [r for r in found if r.kept is not None and r.chosen.shape[-1] < EXPERTS]
+    return sum(int((~routing.kept).sum()) for routing in limited)
 
 
 def assumed_reads(model, tokens):
@@ -35,19 +73,20 @@ def assumed_reads(model, tokens):
     return round(keys * tokens.numel()) * model.spec.num_heads * model.spec.head_dim
 
 
-def observed_reads(model, tokens):
+def observed_reads(model, routings):
     """Return the same from where each expert's queries really stand, by a plain loop.
 
     The (row, expert) stretches, longest first, by chunks of as many as have `CHUNK` heads; in a
     chunk by tiles of `TILE` queries; each place of a tile reads the keys up to its last query.
     """
-    total, t = 0, tokens.shape[1]
-    for layer in model(tokens).routings:
+    total = 0
+    for layer in routings:
         if layer.attention is None or not model.layers[0].attention.gathers:
             continue
+        rows, t, _ = layer.attention.chosen.shape
         stands = [
             [p for p in range(t) if e in layer.attention.chosen[row, p]]
-            for row in range(len(tokens))
+            for row in range(rows)
             for e in range(model.num_experts)
         ]
         stands.sort(key=len, reverse=True)
