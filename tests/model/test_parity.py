@@ -2,8 +2,8 @@
 
 Their model is drawn at random (norms too, so that an unused weight shows), ours holds its weights.
 Not covered, because we have no such thing: sliding windows shorter than the text (Mistral), biases
-(GPT-J's are zero here), norms on queries and keys (OLMoE's are taken out of the reference), a
-factor on the logits (Cohere's is 1 here), rotary positions on part of a head (GPT-J).
+(GPT-J's and GPT-2's are zero here), norms on queries and keys (OLMoE's are taken out of the
+reference), a factor on the logits (Cohere's is 1 here), rotary positions on part of a head (GPT-J).
 """
 
 import pytest
@@ -12,6 +12,8 @@ from torch import nn
 from transformers import (
     CohereConfig,
     CohereForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
     GPTJConfig,
     GPTJForCausalLM,
     LlamaConfig,
@@ -82,8 +84,8 @@ def converted(
     return build(spec, method, 1 if method == DENSE else EXPERTS, ours)
 
 
-def assert_same(model: Transformer, reference: nn.Module, family: Family) -> None:
-    """Compare logits, loss and gradients at the default tolerance."""
+def assert_same(model: Transformer, reference: nn.Module, family: Family | None) -> None:
+    """Compare logits, loss and gradients at the default tolerance; without a family, GPT-2's."""
     tokens = text(length=LENGTH)
     torch.testing.assert_close(model.logits(model(tokens).hidden), reference(tokens).logits)
     loss = next_token_loss(model(tokens[:, :-1]).hidden, model.lm_head_weight, tokens[:, 1:])
@@ -91,7 +93,8 @@ def assert_same(model: Transformer, reference: nn.Module, family: Family) -> Non
     torch.testing.assert_close(loss, wanted)
     loss.backward()
     wanted.backward()
-    theirs = from_hf({n: p.grad for n, p in reference.named_parameters()}, family, model.spec)
+    gradients = {n: p.grad for n, p in reference.named_parameters()}
+    theirs = from_hf(gradients, family, model.spec) if family else from_gpt2(gradients, model.spec)
     for name, parameter in model.named_parameters():
         assert parameter.grad.norm() > 0, name
         torch.testing.assert_close(parameter.grad, theirs[name], msg=lambda m, n=name: f"{n}: {m}")
@@ -165,6 +168,52 @@ def test_gpt_j():
     )
     reference = randomised(GPTJForCausalLM(config))
     assert_same(converted(reference, GPT_J, spec), reference, GPT_J)
+
+
+def from_gpt2(state, spec: ModelSpec) -> dict[str, torch.Tensor]:
+    """Return ours of GPT-2's, whose matrices stand (in, out) and whose projections are joined."""
+    found = {
+        "embedding": state["transformer.wte.weight"],
+        "position": state["transformer.wpe.weight"],
+        "final_norm": state["transformer.ln_f.weight"],
+    }
+    for i in range(spec.num_layers):
+        theirs = f"transformer.h.{i}"
+        query, key, value = state[f"{theirs}.attn.c_attn.weight"].T.chunk(3)
+        layer = {
+            "attention_norm": state[f"{theirs}.ln_1.weight"],
+            "ffn_norm": state[f"{theirs}.ln_2.weight"],
+            "attention.query": query,
+            "attention.key": key,
+            "attention.value": value,
+            "attention.output": state[f"{theirs}.attn.c_proj.weight"].T,
+            "ffn.up": state[f"{theirs}.mlp.c_fc.weight"].T,
+            "ffn.down": state[f"{theirs}.mlp.c_proj.weight"].T,
+        }
+        found |= {f"layers.{i}.{name}": tensor for name, tensor in layer.items()}
+    return found
+
+
+def test_gpt2():
+    """Learned positions; the serial block with LayerNorm and an FFN without a gate."""
+    sizes = {"dim": 32, "num_kv_heads": 4, "tie_embeddings": True}
+    spec = shape("layer-norm", positions="learned", activation="gelu", **sizes)
+    config = GPT2Config(
+        vocab_size=spec.vocab_size,
+        n_positions=spec.max_seq_len,
+        n_embd=spec.dim,
+        n_layer=spec.num_layers,
+        n_head=spec.num_heads,
+        n_inner=spec.ffn_dim,
+        activation_function="gelu_new",
+        layer_norm_epsilon=spec.norm_eps,
+        attn_implementation="eager",
+    )
+    reference = randomised(GPT2LMHeadModel(config))
+    weights = {n: p.detach() for n, p in reference.named_parameters() if not n.endswith("bias")}
+    ours = from_gpt2(weights, spec)
+    assert sum(t.numel() for t in ours.values()) == sum(t.numel() for t in weights.values())
+    assert_same(build(spec, DENSE, 1, ours), reference, None)
 
 
 def test_mixtral():
