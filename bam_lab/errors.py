@@ -35,6 +35,10 @@ class InputError(BamLabError):
     exit_code = EXIT_BAD_INPUT
 
 
+class CheckpointError(InputError):
+    """Report weights that cannot be used: damaged, of another shape, or no weights at all."""
+
+
 class StageError(BamLabError):
     """Report that a stage could not finish; the other arms go on."""
 

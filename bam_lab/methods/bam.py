@@ -30,6 +30,7 @@ class BAM(TrainedModule):
         attention_balance_loss: BalanceLoss | None = None,
         z_loss: float = 0.001,
         frozen_experts: bool = False,
+        allow_unrelated: bool = False,
         rng_seed: int = 0,
         training: Training = DEFAULTS,
     ) -> Self:
@@ -44,7 +45,8 @@ class BAM(TrainedModule):
             z_loss=z_loss,
             frozen_experts=frozen_experts,
         )
-        return cls(mix(method, experts, rng_seed), training)
+        mixture = mix(method, experts, rng_seed, allow_unrelated=allow_unrelated)
+        return cls(mixture, training)
 
     @classmethod
     def from_seed(cls, seed_model: Dense, num_experts: int, **settings: Any) -> Self:

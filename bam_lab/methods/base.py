@@ -6,18 +6,35 @@ import torch
 
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checkpoint import build
+from bam_lab.model.checks import check_alike
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import num_experts_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.upcycle.execute import upcycle
+from bam_lab.upcycle.provenance import check_related
 
 
-def mix(method: MethodSpec, experts: Sequence[Dense], rng_seed: int) -> Transformer:
-    """Return the untrained mixture of the dense models it reads, in router-column order."""
-    spec = experts[0].model.spec
-    generator = torch.Generator().manual_seed(rng_seed)
-    state = upcycle(method, spec, [expert.model.state_dict() for expert in experts], generator)
+def mix(
+    method: MethodSpec,
+    experts: Sequence[Dense],
+    rng_seed: int,
+    *,
+    allow_unrelated: bool = False,
+) -> Transformer:
+    """Return the untrained mixture of the dense models it reads, in router-column order.
+
+    Raises:
+        CheckpointError: they differ in shape or tokenizer, or share no seed model, which
+            `allow_unrelated` lets pass.
+    """
+    names = [expert.folder or f"expert {i}" for i, expert in enumerate(experts)]
+    specs, states = zip(*((e.model.spec, e.model.state_dict()) for e in experts), strict=True)
+    check_alike(names, specs, [expert.tokenizer for expert in experts])
+    if not allow_unrelated:
+        check_related(names, states)
+    spec = specs[0]
+    state = upcycle(method, spec, states, torch.Generator().manual_seed(rng_seed))
     return build(spec, method, num_experts_of(method, len(experts)), state)
 
 

@@ -28,12 +28,14 @@ class BTX(TrainedModule):
         expert_layout: Literal["whole", "split", "blended"] = "whole",
         chunks: int | None = None,
         frozen_experts: bool = False,
+        allow_unrelated: bool = False,
         rng_seed: int = 0,
         training: Training = DEFAULTS,
     ) -> Self:
         """Mix dense experts; `rng_seed` draws the routers.
 
-        Experts are `whole` FFNs, each FFN `split` into `chunks` of them, or `blended` of all (§4.3).
+        Experts are `whole` FFNs, each FFN `split` into `chunks`, or `blended` of all (§4.3). They
+        must have branched from one model, unless `allow_unrelated`.
         """
         method = BTXMethod(
             method="btx",
@@ -44,7 +46,8 @@ class BTX(TrainedModule):
             chunks=chunks,
             frozen_experts=frozen_experts,
         )
-        return cls(mix(method, experts, rng_seed), training)
+        mixture = mix(method, experts, rng_seed, allow_unrelated=allow_unrelated)
+        return cls(mixture, training)
 
     @classmethod
     def from_seed(cls, seed_model: Dense, num_experts: int, **settings: Any) -> Self:

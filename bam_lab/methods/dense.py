@@ -1,10 +1,13 @@
 """A dense model: the seed model, a branch of it, or the baseline that goes on training it."""
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Self
 
 import torch
 
+from bam_lab.errors import CheckpointError
+from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.spec.methods import DenseMethod
 from bam_lab.spec.model import ModelSpec
@@ -13,7 +16,15 @@ from bam_lab.train.optim import DEFAULTS, Training
 
 
 class Dense(TrainedModule):
-    """Train one dense transformer."""
+    """Train one dense transformer.
+
+    Attributes:
+        folder: the checkpoint that it was read from; "" for none.
+        tokenizer: SHA-256 of the tokenizer.json that its tokens are of; None where not known.
+    """
+
+    folder: str = ""
+    tokenizer: str | None = None
 
     @classmethod
     def from_scratch(
@@ -26,4 +37,24 @@ class Dense(TrainedModule):
     @classmethod
     def from_seed(cls, seed_model: "Dense", *, training: Training = DEFAULTS) -> Self:
         """Branch: copy a trained model, with a fresh optimizer."""
-        return cls(deepcopy(seed_model.model), training)
+        branch = cls(deepcopy(seed_model.model), training)
+        branch.tokenizer = seed_model.tokenizer
+        return branch
+
+    @classmethod
+    def from_checkpoint(cls, folder: str | Path, *, training: Training = DEFAULTS) -> Self:
+        """Read a dense model, such as the `checkpoint/` of a seed_model or expert stage.
+
+        Raises:
+            CheckpointError: it cannot be used, or is no dense model.
+        """
+        held = checkpoint.read(Path(folder))
+        if not isinstance(held.method, DenseMethod):
+            raise CheckpointError(
+                f"{folder} must hold a dense model, got a mixture by {held.method.method}. Give a "
+                "dense expert, or read it with bam_lab.model.checkpoint.load."
+            )
+        model = checkpoint.build(held.spec, held.method, 1, held.state)
+        dense = cls(model, training)
+        dense.folder, dense.tokenizer = str(folder), held.tokenizer
+        return dense

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bam_lab.errors import InputError
+from bam_lab.errors import CheckpointError, InputError
 
 _MENDABLE = {
     errno.ENOSPC: "the disk is full. Free some space and run the same command again",
@@ -60,7 +60,7 @@ def intact(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (FileNotFoundError, KeyError, TypeError, ValueError) as error:
+    except (FileNotFoundError, KeyError, TypeError, ValueError, CheckpointError) as error:
         if isinstance(error, FileNotFoundError) and not path.is_dir():
             raise
         raise InputError(

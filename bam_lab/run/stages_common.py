@@ -2,15 +2,20 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
 from bam_lab.record.files import intact
+from bam_lab.run.context import StageContext
 from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import ModelSpec
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from bam_lab.model.ensemble import Ensemble
     from bam_lab.model.transformer import Transformer
 
@@ -68,3 +73,19 @@ def load_model(stage: Path) -> "Transformer":
 
     with intact(stage):
         return checkpoint.load(stage / CHECKPOINT)
+
+
+def save_model(
+    context: StageContext,
+    state: Mapping[str, "Tensor"],
+    spec: ModelSpec,
+    method: MethodSpec,
+    num_experts: int,
+) -> None:
+    """Write `checkpoint/` of a stage, with the digest of the tokenizer that it was given."""
+    from bam_lab.data.fetch import sha256
+    from bam_lab.data.tokenizer import FILE
+    from bam_lab.model import checkpoint
+
+    digest = sha256(context.inputs["tokenizer"] / "tokenizer" / FILE)
+    checkpoint.save(state, spec, method, num_experts, context.work / CHECKPOINT, digest)

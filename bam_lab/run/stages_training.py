@@ -12,18 +12,18 @@ import torch
 from bam_lab.data.batches import Batches
 from bam_lab.evaluate.heldout import domain_nats
 from bam_lab.methods import module_of
-from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record import ledger
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import (
-    CHECKPOINT,
     TOKENS,
     decode,
     decode_method,
     load_model,
+    save_model,
     stream_seed,
 )
+from bam_lab.spec.branches import LoRASpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.scale import OptimizerSpec
 from bam_lab.train import callbacks, resume
@@ -51,8 +51,16 @@ def train_seed_model(context: StageContext) -> None:
 
 
 def train_expert(context: StageContext) -> None:
-    """Train a branch of the seed model."""
-    _train(context, lambda: load_model(context.inputs["seed_model"]))
+    """Train a branch of the seed model: all of it, or adapters that end up merged into it."""
+    if "lora" not in context.spec:
+        _train(context, lambda: load_model(context.inputs["seed_model"]))
+        return
+    from bam_lab.hf import lora
+
+    spec = decode(context.spec["lora"], LoRASpec)
+    seed = stream_seed(context.spec["rng_seed"], "adapters")
+    start = lambda: lora.attach(load_model(context.inputs["seed_model"]), spec, seed)  # noqa: E731
+    _train(context, start, lora.merge)
 
 
 def train_mixture(context: StageContext) -> None:
@@ -64,17 +72,21 @@ def train_mixture(context: StageContext) -> None:
         _train(context, lambda: load_model(before))
 
 
-def _train(context: StageContext, start: Callable[[], Transformer]) -> None:
-    """Train from `start()`, or from where an interrupted attempt stopped."""
+def _train(
+    context: StageContext,
+    start: Callable[[], Transformer],
+    finish: Callable[[Transformer], Transformer] = lambda model: model,
+) -> None:
+    """Train from `start()`, or from where an interrupted attempt stopped; keep `finish` of it."""
     if (context.work / ledger.NAME).exists():  # An attempt ended between training and publishing.
         resume.discard(context.work)
         return
     module = module_of(start(), training_of(context))
     batches = batches_of(context)
     fitted = _fit(context, module, batches)
-    model = module.model
+    model = finish(module.model)
     state = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
-    checkpoint.save(state, model.spec, model.method, model.num_experts, context.work / CHECKPOINT)
+    save_model(context, state, model.spec, model.method, model.num_experts)
     _write_ledger(context, fitted, batches)
     context.facts.update(resumed_from=fitted.resumed_from)
     resume.discard(context.work)

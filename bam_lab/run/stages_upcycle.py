@@ -5,6 +5,7 @@ for Branch-Train-Merge it puts whole models side by side. Neither changes a weig
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +18,12 @@ from bam_lab.model.ensemble import Ensemble
 from bam_lab.record.files import write_json
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import (
-    CHECKPOINT,
     TOKENS,
     decode,
     decode_method,
     experts_folders,
     load_model,
+    save_model,
     stream_seed,
 )
 from bam_lab.spec.experts import hash_router, num_experts_of
@@ -30,6 +31,7 @@ from bam_lab.spec.methods import BTMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle as make_state
+from bam_lab.upcycle.provenance import moved
 from bam_lab.upcycle.receipt import prove
 
 RECEIPT_WINDOWS = 4
@@ -54,7 +56,7 @@ def _convert(context: StageContext, method: MethodSpec) -> None:
     trained = load_model(context.inputs["mixture"])
     state = trained.state_dict()
     checkpoint.build(trained.spec, method, trained.num_experts, state)
-    checkpoint.save(state, trained.spec, method, trained.num_experts, context.work / CHECKPOINT)
+    save_model(context, state, trained.spec, method, trained.num_experts)
 
 
 def _assemble(context: StageContext, spec: ModelSpec, method: BTMMethod) -> None:
@@ -68,7 +70,7 @@ def _assemble(context: StageContext, spec: ModelSpec, method: BTMMethod) -> None
         place.load_state_dict(expert.state_dict())
     ensemble.idf.copy_(torch.from_numpy(idf))
     ensemble.centroids.copy_(torch.from_numpy(centroids))
-    checkpoint.save(ensemble.state_dict(), spec, method, len(experts), context.work / CHECKPOINT)
+    save_model(context, ensemble.state_dict(), spec, method, len(experts))
 
 
 def _mix(context: StageContext, spec: ModelSpec, method: MethodSpec) -> None:
@@ -81,14 +83,17 @@ def _mix(context: StageContext, spec: ModelSpec, method: MethodSpec) -> None:
     if hash_router(method) is not None:
         counts = torch.from_numpy(token_counts(tokens_dir, "train"))
     states = [expert.state_dict() for expert in experts]
+    facts: dict[str, Any] = {}
+    if len(states) > 1:
+        facts["provenance"] = moved(context.settings["experts"], states)
     state = make_state(method, spec, states, generator, counts)
     num_experts = num_experts_of(method, len(experts))
-    checkpoint.save(state, spec, method, num_experts, context.work / CHECKPOINT)
+    save_model(context, state, spec, method, num_experts)
     context.report(Progress(1, 2, note="proving step 0"))
     named = list(zip(context.settings["experts"], experts, strict=True))
     mixture = checkpoint.build(spec, method, num_experts, state)
     texts = receipt_windows(tokens_dir, context.settings["domains"], spec)
-    write_json(context.work / "receipt.json", prove(mixture, named, texts))
+    write_json(context.work / "receipt.json", prove(mixture, named, texts) | facts)
 
 
 def receipt_windows(tokens_dir: Path, domains: list[str], spec: ModelSpec) -> dict[str, Tensor]:

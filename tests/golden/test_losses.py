@@ -72,7 +72,9 @@ def curve(method, block, workdir):
     if method == "dense":
         model = dense[0].model
     else:
-        model = mix(METHODS[method], dense, 0) if dense else draw(METHODS[method], spec, 0)
+        # Unrelated models, so that experts differ from the first step on.
+        mixed = mix(METHODS[method], dense, 0, allow_unrelated=True) if dense else None
+        model = mixed or draw(METHODS[method], spec, 0)
     module = module_of(model, training)
     fit(
         module,

@@ -13,7 +13,18 @@ from tests.model.cases import EXPERTS, shape, text, top_k
 
 
 def dense(count=EXPERTS):
-    return [Dense.from_scratch(shape(), rng_seed=i) for i in range(count)]
+    """Return branches of one model."""
+    seed_model = Dense.from_scratch(shape())
+    return [branch(seed_model, i) for i in range(count)]
+
+
+def branch(seed_model, rng_seed):
+    """Return a copy of a model that has moved, half as far as it is from 0."""
+    made, generator = Dense.from_seed(seed_model), torch.Generator().manual_seed(rng_seed)
+    with torch.no_grad():
+        for parameter in made.model.parameters():
+            parameter.add_(torch.empty_like(parameter).normal_(0, 0.1, generator=generator))
+    return made
 
 
 def test_btx_has_the_papers_defaults():
