@@ -181,7 +181,9 @@ SHAPES = {block: {"block": block} for block in BLOCKS} | {
     "gelu": {"block": "parallel", "norm": "layer", "activation": "gelu"},  # GPT-J's
 }
 CASES = list(itertools.product(METHODS, BLOCKS))
-CASES += [(name, "learned") for name in ("btx-top-1", "bam-per_expert-top-2", "lory-uniform")]
+OF_POSITIONS = ("btx-top-1", "bam-per_expert-top-2", "sparse_upcycling-scratch-top-2")
+OF_POSITIONS += ("lory-own_mean", "lory-bos", "lory-uniform", "segment_moe-bos-top-2-renormalized")
+CASES += [(name, "learned") for name in OF_POSITIONS]
 CASES += [("bam-shared-soft", "layer-norm")]
 OF_EXPERTS = [case for case in CASES if num_sources(METHODS[case[0]], EXPERTS) > 1]
 """The cases that are made of dense experts, which can differ."""
