@@ -28,7 +28,7 @@ ALLOWED = {
     "evaluate": {"errors", "spec", "record", "data", "model"},
     "run": {
         "errors", "spec", "record", "track", "cost", "data", "model", "upcycle", "train", "methods",
-        "evaluate",
+        "evaluate", "hf",
     },
     "report": {"errors", "resources", "spec", "record", "cost"},
     "cli": {

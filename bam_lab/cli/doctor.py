@@ -19,6 +19,7 @@ from bam_lab.record.store import Store, store_root
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "train": (("torch", "lightning", "safetensors", "jaxtyping"), "training and evaluating"),
     "data": (("tokenizers", "reasoning-gym"), "building the corpus"),
+    "hf": (("peft", "transformers"), "low-rank branches"),
     "report": (("matplotlib",), "figures in reports"),
     "eval": (("lm-eval",), "not used yet"),
     "sweep": (("optuna", "cmaes", "greenlet"), "not used yet"),

@@ -42,6 +42,8 @@ _EXTRAS = {
     "tokenizers": "data",
     "reasoning_gym": "data",
     "matplotlib": "report",
+    "peft": "hf",
+    "transformers": "hf",
 }
 
 

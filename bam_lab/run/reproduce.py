@@ -4,7 +4,7 @@ No torch here: when every stage is done, no worker starts.
 """
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -30,10 +30,12 @@ from bam_lab.spec.load import ResolvedAblation
 EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("torch", "lightning", "safetensors", "jaxtyping"),
     "data": ("tokenizers",),
+    "hf": ("peft", "transformers"),
 }
 USED_BY: dict[str, set[StageName]] = {
     "train": {"seed_model", "expert", "upcycle", "mixture", "evaluate"},
     "data": {"corpus", "tokenizer"},
+    "hf": set(),  # low-rank branches alone, which `require` is told of
 }
 
 
@@ -140,7 +142,8 @@ def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> G
     left = unfinished(graph, store)
     if not left:
         return GraphRun(0, {})
-    require({stage.name for stage in left})
+    low_rank = any("lora" in stage.spec for stage in left)
+    require({stage.name for stage in left}, ["hf"] if low_rank else ())
     settings = Settings(numerics, options.workers, options.command)
     try:
         with Display(graph, console, options.quiet) as display:
@@ -150,8 +153,8 @@ def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> G
         raise
 
 
-def require(stages: set[StageName]) -> None:
-    """See that the packages which these stages import are installed; torch itself is not imported.
+def require(stages: set[StageName], extras: Collection[str] = ()) -> None:
+    """See that what these stages import, and `extras`, are installed; torch is not imported.
 
     Raises:
         InputError: naming what is missing and the extras that bring it.
@@ -159,7 +162,7 @@ def require(stages: set[StageName]) -> None:
     lacking = {
         extra: [name for name in packages if importlib.util.find_spec(name) is None]
         for extra, packages in EXTRAS.items()
-        if stages & USED_BY[extra]
+        if extra in extras or stages & USED_BY[extra]
     }
     lacking = {extra: names for extra, names in lacking.items() if names}
     if lacking:

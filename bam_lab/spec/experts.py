@@ -18,6 +18,7 @@ from bam_lab.spec.methods import (
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import HashRouter
+from bam_lab.spec.segment_rules import segment_misfits
 from bam_lab.spec.segments import CopiesOrExperts
 
 
@@ -212,16 +213,18 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
             )
     if isinstance(method, LoryToSparseMethod):
         yield from misfits(method.lory, model, num_experts)
+    if isinstance(method, BTXMethod | BAMMethod) and method.branch is not None:
+        sizes = model.dim, model.ffn_dim, model.num_kv_heads * model.head_dim
+        if method.branch.lora.rank >= min(sizes):
+            yield (
+                "branch",
+                f"must have a lora.rank below {min(sizes)}, the smallest side of a matrix, got "
+                f"{method.branch.lora.rank}. Lower it.",
+            )
     if isinstance(method, BTXMethod):
         yield from _layout_misfits(method, model, num_experts)
-    if isinstance(method, LoryMethod | SegmentMoEMethod) and (
-        model.max_seq_len % method.segment_len or model.max_seq_len < 2 * method.segment_len
-    ):
-        yield (
-            "segment_len",
-            f"must divide max_seq_len {model.max_seq_len} into two segments or more, got "
-            f"{method.segment_len}.",
-        )
+    if isinstance(method, LoryMethod | SegmentMoEMethod):
+        yield from segment_misfits(method, model)
 
 
 def _layout_misfits(
