@@ -20,6 +20,7 @@ from torch import Tensor
 from bam_lab.spec.routers import HashRouter
 
 ROUNDS = 20  # of k-means
+_TINY = 1e-12  # some chance where all tokens are at a centre
 
 
 @torch.no_grad()
@@ -60,7 +61,10 @@ def clustered(
     embedding: Float[Tensor, "V D"], num_experts: int, generator: torch.Generator
 ) -> Int[Tensor, " V"]:
     """Give each token to the nearest of `num_experts` k-means centres that is not full."""
-    centres = embedding[torch.randperm(len(embedding), generator=generator)[:num_experts]]
+    centres = embedding[torch.randint(len(embedding), (1,), generator=generator)]
+    for _ in range(num_experts - 1):  # k-means++: far from those so far, by squared distance
+        far = torch.cdist(embedding, centres).amin(1).square() + _TINY
+        centres = torch.cat((centres, embedding[far.multinomial(1, generator=generator)]))
     for _ in range(ROUNDS):
         nearest = torch.cdist(embedding, centres).argmin(1)
         members = F.one_hot(nearest, num_experts).float()  # V E

@@ -4,14 +4,26 @@ import pytest
 import torch
 
 from bam_lab.model.losses import (
+    balance_loss,
     next_token_loss,
     next_token_loss_reference,
     router_losses,
     token_nats,
     weigh,
 )
+from bam_lab.model.router import top_k as top_k_routing
 from bam_lab.spec.routers import BalanceLoss
-from tests.model.cases import DENSE, SOFT, bam, btx, model_of, sparse_upcycling, text, top_k
+from tests.model.cases import (
+    DENSE,
+    FFN_ROUTERS,
+    SOFT,
+    bam,
+    btx,
+    model_of,
+    sparse_upcycling,
+    text,
+    top_k,
+)
 
 
 def inputs(tokens, scale=1.0):
@@ -108,3 +120,46 @@ def test_absent_router_losses_are_absent():
     losses = router_losses(model_of(method)(text()), method)
     assert losses == {}
     assert weigh(losses, method) == 0
+
+
+@pytest.mark.parametrize("name", ["hash-random", "expert-choice"])
+def test_routers_that_need_no_balance_have_no_balance_loss(name):
+    """And a hash no z-loss, whatever the method's default."""
+    method = bam("shared", SOFT, FFN_ROUTERS[name])
+    losses = router_losses(model_of(method)(text()), method)
+    assert set(losses) == ({"z_loss"} if name == "expert-choice" else set())
+    weigh(losses, method)
+
+
+def _rank_of_two(rank, address, folder):
+    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    found = {}
+    for form in ("tokens", "gates"):
+        loss, gradient = _balance(_LOGITS[2 * rank : 2 * rank + 2], form)
+        torch.distributed.all_reduce(gradient)
+        found[form] = loss, gradient / 2
+    torch.save(found, folder / f"{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+_LOGITS = torch.randn(4, 20, 3, generator=torch.Generator().manual_seed(0))
+
+
+def _balance(logits, form):
+    """Return the loss of top-2 routing by these logits, and its gradient by a common factor."""
+    factor = torch.ones(3, requires_grad=True)
+    loss = balance_loss(top_k_routing(logits * factor, 2, False), form)
+    return loss.detach(), torch.autograd.grad(loss, factor)[0]
+
+
+def test_two_devices_balance_the_global_batch(tmp_path):
+    """The loss is the whole batch's on each, and so is the mean of their gradients."""
+    address = f"file://{tmp_path / 'meeting'}"
+    torch.multiprocessing.spawn(_rank_of_two, (address, tmp_path), nprocs=2)
+    for form in ("tokens", "gates"):
+        wanted = _balance(_LOGITS, form)
+        for rank in range(2):
+            found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+            torch.testing.assert_close(found[form], wanted)
+        own = _balance(_LOGITS[:2], form)[0]
+        assert not torch.allclose(own, wanted[0])

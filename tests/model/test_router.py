@@ -1,27 +1,54 @@
 """Gates, choices and what the routers' own losses push."""
 
+import itertools
+from math import ceil, exp
+
 import pytest
 import torch
 
 from bam_lab.errors import SpecError
+from bam_lab.model.context import Draw
 from bam_lab.model.ffn import FFNExperts
 from bam_lab.model.losses import balance_loss, z_loss
-from bam_lab.model.router import Routing, route
-from tests.model.cases import EXPERTS, ROUTERS, SOFT, bam, model_of, shape, text, top_k
+from bam_lab.model.router import Routing, route, route_by_hash
+from tests.model.cases import (
+    EXPERTS,
+    FFN_ROUTERS,
+    METHODS,
+    ROUTERS,
+    SOFT,
+    bam,
+    expert_choice,
+    model_of,
+    sample,
+    shape,
+    text,
+    top_k,
+)
 
 
-def random_routing(router, seed=0):
+def draw(step=100, seed=0):
+    return Draw(step, torch.Generator().manual_seed(seed))
+
+
+def random_routing(router, seed=0, training=None, rows=2, tokens=50):
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(2, 50, 16, generator=generator)
-    return route(x, torch.randn(EXPERTS, 16, generator=generator), router)
+    x = torch.randn(rows, tokens, 16, generator=generator)
+    return route(x, torch.randn(EXPERTS, 16, generator=generator), router, training)
 
 
-@pytest.mark.parametrize("name", ROUTERS)
-def test_gates_are_zero_where_not_chosen(name):
-    routing = random_routing(ROUTERS[name])
-    chosen = torch.zeros_like(routing.gates).scatter(-1, routing.chosen, 1.0).bool()
-    assert (routing.gates[~chosen] == 0).all()
-    assert (routing.gates[chosen] > 0).all()
+LINEAR = {name: r for name, r in (ROUTERS | FFN_ROUTERS).items() if "hash" not in name}
+
+
+@pytest.mark.parametrize("training", [None, draw()], ids=["inference", "training"])
+@pytest.mark.parametrize("name", LINEAR)
+def test_gates_are_zero_where_not_chosen(name, training):
+    routing = random_routing(LINEAR[name], training=training)
+    chosen, kept = routing.chosen, torch.ones_like(routing.chosen, dtype=torch.bool)
+    kept = kept if routing.kept is None else routing.kept
+    runs = torch.zeros_like(routing.gates).scatter_add(-1, chosen, kept.float()).bool()
+    assert (routing.gates[~runs] == 0).all()
+    assert (routing.gates[runs] > 0).all()
 
 
 def test_softmax_then_top_k_keeps_the_probabilities():
@@ -66,6 +93,116 @@ def test_more_choices_than_experts_are_refused():
         FFNExperts(shape(), top_k(5), EXPERTS)
 
 
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize("factor", [0.3, 1.0, 1.5, 2.5])
+def test_capacity_equals_the_loop(factor, renormalize):
+    """Row by row, token by token, best choice first, each expert takes what it has room for."""
+    free = random_routing(top_k(2, renormalize))
+    routing = random_routing(top_k(2, renormalize, capacity_factor=factor), training=draw())
+    room = [ceil(factor * 100 / EXPERTS)] * EXPERTS
+    gates, kept = torch.zeros_like(free.gates), torch.zeros_like(free.chosen, dtype=torch.bool)
+    for row, token, choice in itertools.product(range(2), range(50), range(2)):
+        expert = int(free.chosen[row, token, choice])
+        if room[expert]:
+            room[expert] -= 1
+            kept[row, token, choice] = True
+            gates[row, token, expert] = free.gates[row, token, expert]
+    assert torch.equal(routing.kept, kept) and torch.equal(routing.gates, gates)
+    assert kept.all() == (factor == 2.5)
+
+
+def test_capacity_limits_training_alone():
+    free = random_routing(top_k(1))
+    routing = random_routing(top_k(1, capacity_factor=0.5))
+    assert routing.kept is None and torch.equal(routing.gates, free.gates)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+@pytest.mark.parametrize("group", ["batch", "sequence"])
+@pytest.mark.parametrize(("factor", "tokens"), [(1.0, 50), (2.0, 50), (1.3, 7)])
+def test_expert_choice_equals_the_loop(factor, tokens, group, renormalize):
+    """Each expert goes through its tokens from the likeliest on, until it is full."""
+    router = expert_choice(factor, group=group, renormalize=renormalize)
+    routing = random_routing(router, training=draw(), tokens=tokens)
+    scores = routing.logits.softmax(-1)
+    gates = torch.zeros_like(scores)
+    places = list(itertools.product(range(2), range(tokens)))
+    groups = [places] if group == "batch" else [places[:tokens], places[tokens:]]
+    for own, expert in itertools.product(groups, range(EXPERTS)):
+        ranked = sorted(own, key=lambda at: -float(scores[at][expert]))
+        for row, token in ranked[: ceil(factor * len(own) / EXPERTS)]:
+            gates[row, token, expert] = scores[row, token, expert]
+    if renormalize:
+        sums = gates.sum(-1, keepdim=True)
+        gates = torch.where(sums > 0, gates / sums, 0.0)
+    torch.testing.assert_close(routing.gates, gates)
+    assert torch.equal(routing.kept, gates > 0)
+
+
+def test_experts_do_not_choose_at_inference():
+    one = random_routing(expert_choice(inference_top_k=2))
+    other = random_routing(top_k(2))
+    assert one.kept is None
+    assert torch.equal(one.gates, other.gates) and torch.equal(one.chosen, other.chosen)
+
+
+def test_samples_follow_the_gumbel_softmax():
+    """Frequencies are softmax(logits) at any temperature; the gate is the sample's own value."""
+    router = sample(anneal_rate=0.01)
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0])
+    routing = route(logits.expand(1, 100_000, 4), torch.eye(4), router, draw(step=20))
+    shares = torch.bincount(routing.chosen.flatten(), minlength=4) / 100_000
+    torch.testing.assert_close(shares, logits.softmax(-1), rtol=0.03, atol=0.002)
+    noise = -torch.empty(1, 100_000, 4).exponential_(generator=draw().generator).log()
+    soft = ((logits + noise) / exp(-0.2)).softmax(-1)
+    value, chosen = soft.max(-1)
+    assert torch.equal(routing.chosen[..., 0], chosen)
+    torch.testing.assert_close(routing.gates.sum(-1), value)
+
+
+@pytest.mark.parametrize(("step", "temperature"), [(0, 1.0), (5_000, exp(-0.5)), (90_000, 0.5)])
+def test_temperature_falls_to_its_floor(step, temperature):
+    """BTX's max(0.5, exp(-1e-4 t)): the noise of a step is the same, its gates sharpen."""
+    logits = torch.tensor([1.0, 0.0])
+    routing = route(logits.expand(1, 50, 2), torch.eye(2), sample(), draw(step))
+    noise = -torch.empty(1, 50, 2).exponential_(generator=draw().generator).log()
+    wanted = ((logits + noise) / temperature).softmax(-1).amax(-1)
+    torch.testing.assert_close(routing.gates.amax(-1), wanted)
+
+
+def test_straight_through_is_one_with_the_soft_values_gradient():
+    x = torch.randn(1, 50, EXPERTS, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    gradients = []
+    for estimator in ("soft_value", "straight_through"):
+        routing = route(x, torch.eye(EXPERTS), sample(estimator), draw())
+        gates = routing.gates.sum(-1)
+        gradients += torch.autograd.grad((gates * torch.arange(50)).sum(), x)
+    torch.testing.assert_close(gates, torch.ones_like(gates))
+    torch.testing.assert_close(*gradients)
+    assert gradients[0].norm() > 0
+
+
+def test_a_sample_is_the_likeliest_expert_at_inference():
+    routing = random_routing(sample())
+    assert torch.equal(routing.chosen[..., 0], routing.logits.argmax(-1))
+    assert (routing.gates.amax(-1) == 1).all()
+
+
+@pytest.mark.parametrize("kind", ["btx-sample-soft-first", "btx-sample"])
+def test_the_first_routed_layer_may_be_soft(kind):
+    first, second = (layer.ffn for layer in model_of(METHODS[kind])(text(), draw()).routings)
+    assert first.chosen.shape[-1] == (EXPERTS if kind == "btx-sample-soft-first" else 1)
+    assert second.chosen.shape[-1] == 1
+
+
+def test_a_hash_sends_a_token_by_its_id():
+    table = torch.tensor([2, 0, 3])
+    routing = route_by_hash(torch.tensor([[0, 1, 2, 1]]), table, EXPERTS)
+    assert routing.chosen[0, :, 0].tolist() == [2, 0, 3, 0]
+    assert torch.equal(routing.gates, routing.logits.softmax(-1))
+    assert (routing.gates.gather(-1, routing.chosen) == 1).all()
+
+
 def even_routing(active=1):
     """Send each expert as many tokens, with flat logits."""
     chosen = (torch.arange(8)[:, None] + torch.arange(active)) % EXPERTS
@@ -83,6 +220,20 @@ def test_balance_loss_of_tokens_counts_each_choice():
     """f_i is a share of tokens, so top-2 sends 2 in all (the papers' form is for top-1)."""
     assert balance_loss(even_routing(active=2), "tokens") == 2
     assert balance_loss(even_routing(active=2), "gates") == 1
+
+
+@pytest.mark.parametrize("form", ["tokens", "gates"])
+def test_balance_of_groups_is_the_mean_of_their_losses(form):
+    routing = random_routing(top_k(2), rows=6)
+    for rows in (1, 2, 6):
+        parts = [
+            Routing(*(field[i : i + rows] for field in routing[:3])) for i in range(0, 6, rows)
+        ]
+        alone = torch.stack([balance_loss(part, form) for part in parts]).mean()
+        torch.testing.assert_close(balance_loss(routing, form, rows), alone)
+    assert not torch.allclose(balance_loss(routing, form, 1), balance_loss(routing, form))
+    with pytest.raises(ValueError, match="micro_batch_sequences must divide .* 6 .*, got 4"):
+        balance_loss(routing, form, 4)
 
 
 @pytest.mark.parametrize("form", ["tokens", "gates"])
