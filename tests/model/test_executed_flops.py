@@ -19,6 +19,7 @@ from tests.model.cases import (
     EXPERTS,
     FFN_ROUTERS,
     METHODS,
+    SHAPES,
     btx,
     expert_choice,
     model_of,
@@ -99,8 +100,9 @@ def observed_reads(model, routings):
     return total * model.spec.num_heads * model.spec.head_dim
 
 
-def test_dense_formula_equals_trace():
-    model, tokens = model_of(DENSE), text(2, 128)
+@pytest.mark.parametrize("block", SHAPES)
+def test_dense_formula_equals_trace(block):
+    model, tokens = model_of(DENSE, block), text(2, 128)
     counted = per_token(model.spec, DENSE, 1, 128)
     assert traced_flops(model, tokens, tokens, True) == 256 * counted.executed_training
 
