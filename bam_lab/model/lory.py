@@ -88,14 +88,14 @@ class MergedFFN(nn.Module):
             return self._after_prompt(x, normed, context.prompt), None
         logits = self._decide(normed)
         gates = logits.softmax(-1)
-        return self._apply(x, gates), Routing(logits, gates, everyone(logits))
+        return self._feed(x, gates), Routing(logits, gates, everyone(logits))
 
     def _decide(self, normed: Tensor, prompt: Tensor | None = None) -> Tensor:
         """Return the logits [B, P, E] of every decision by the rule of training."""
         rule = decide_once if self.prefix else decide
         return rule(normed, self.router, self.first_segment, self.segment_len, prompt)
 
-    def _apply(self, x: Tensor, gates: Tensor) -> Tensor:
+    def _feed(self, x: Tensor, gates: Tensor) -> Tensor:
         if self.prefix:
             # Two decisions of equal value: the first segment's tokens teach the router nothing.
             cut = x.split(self.segment_len if gates.shape[1] == 2 else x.shape[1], 1)
@@ -118,9 +118,9 @@ class MergedFFN(nn.Module):
         """Go on after a prompt as generation does, on whole rows: its uncached form."""
         count = torch.full((x.shape[0],), prompt.length, device=x.device)
         if prompt.rule == "segment":
-            return self._apply(x, self._decide(normed, count).softmax(-1))
+            return self._feed(x, self._decide(normed, count).softmax(-1))
         end = prompt.length + self.bos
-        y = self._apply(x[:, :end], self._decide(normed[:, :end], count).softmax(-1))
+        y = self._feed(x[:, :end], self._decide(normed[:, :end], count).softmax(-1))
         after = route(mean_of(normed[:, self.bos : end], count), self.router, SOFT).gates
         return torch.cat((y, merged_swiglu(x[:, end:], after[:, 0], *self.stacks)), 1)
 
@@ -159,7 +159,7 @@ def start(
         rule,
         module.prefix,
     )
-    y = module._apply(x, logits.softmax(-1))
+    y = module._feed(x, logits.softmax(-1))
     return y, MergedState(*_merged(module, after.softmax(-1)), running)
 
 

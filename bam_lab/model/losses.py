@@ -98,7 +98,9 @@ class _Chunked(torch.autograd.Function):
     ) -> Tensor:
         rows, vocab = min(CHUNK, hidden.shape[0]), weight.shape[0]
         h, w = hidden.to(dtype), weight.to(dtype)
-        dh, dw = torch.empty_like(h), torch.zeros_like(weight, dtype=torch.float32)
+        dh = torch.empty_like(h)
+        # A frozen LM head (low-rank branches) gets no gradient.
+        dw = torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         logits, dlogits = h.new_empty(rows, vocab), h.new_empty(rows, vocab)
         probabilities = h.new_empty(rows, vocab, dtype=torch.float32)
         partial = torch.empty_like(w)
@@ -114,7 +116,8 @@ class _Chunked(torch.autograd.Function):
             p.scatter_(1, want, hit - 1)
             dz.copy_(p)
             torch.mm(dz, w, out=dh[start : start + n])
-            dw += torch.mm(dz.T, part, out=partial)
+            if dw is not None:
+                dw += torch.mm(dz.T, part, out=partial)
         ctx.save_for_backward(dh, dw)
         ctx.dtypes = hidden.dtype, weight.dtype
         if likelihood.min() < _TINY:
@@ -122,11 +125,11 @@ class _Chunked(torch.autograd.Function):
         return -likelihood.log().sum()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         dh, dw = ctx.saved_tensors
         (grad,) = grads
         hidden, weight = ctx.dtypes
-        return (dh.to(hidden) * grad), (dw * grad).to(weight), None, None
+        return (dh.to(hidden) * grad), None if dw is None else (dw * grad).to(weight), None, None
 
 
 def balance_loss(

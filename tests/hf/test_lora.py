@@ -72,6 +72,8 @@ def test_formula_equals_trace(block, targets):
     ran = counted_flops(lambda: step(adapted, tokens))
     # Adapters are added once a step, so that the count of a token is rounded.
     assert abs(ran - tokens.numel() * counted.executed_training) <= tokens.numel()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert counted_flops(lambda: step(adapted, tokens)) == ran
     thin = lora_per_token(model.spec, LoRASpec(rank=1, alpha=1.0, targets=targets), 128, 256)
     assert 2 * counted.model_forward < thin.model_training < 3 * counted.model_forward
 
