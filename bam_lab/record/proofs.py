@@ -95,6 +95,12 @@ def _gradients(facts: Facts) -> Iterator[Verdict]:
         deaf = [name for name, gradient in routers.items() if not gradient["learns"]]
         found = "none for " + ", ".join(deaf) if deaf else f"all {len(routers)} routers"
         yield Verdict("routers learn", _outcome(not deaf), found)
+    if positions := facts.get("position_gradients"):
+        parts = (("first_segment", "first segment"), ("later", "elsewhere"))
+        told = [f"{positions[key]:.1e} {where}" for key, where in parts if key in positions]
+        if positions["without"]:
+            told.append(f"none for {positions['without']}")
+        yield Verdict("positions learn", _outcome(not positions["without"]), ", ".join(told))
 
 
 def _costs(facts: Facts) -> Iterator[Verdict]:

@@ -39,16 +39,37 @@ def reach(probe: Transformer, rows: Tensor) -> dict[str, Any]:
     return {"tensors": len(names), "without": [name for name in names if not norms[name] > 0]}
 
 
+def position_facts(probe: Transformer, rows: Tensor) -> dict[str, Any]:
+    """Return what the language-model loss teaches learned positions (question B15).
+
+    Under a first segment that is routed by its own mean, without gradient to that decision, its
+    positions could be thought to learn nothing. `first_segment` and `later`: mean norm of the
+    gradient of one position; `without`: how many get none.
+    """
+    length, segment = rows.shape[1] - 1, getattr(probe.method, "segment_len", None)
+    (gradient,) = _gradients(probe, rows, [probe.position])
+    assert gradient is not None
+    norms = gradient[:length].norm(dim=1)
+    facts: dict[str, Any] = {"without": int((norms == 0).sum())}
+    if segment is None or segment >= length:
+        return facts | {"later": float(norms.mean())}
+    first, later = norms[:segment].mean(), norms[segment:].mean()
+    return facts | {"first_segment": float(first), "later": float(later)}
+
+
 def gradient_norms(model: Transformer, rows: Tensor, names: list[str]) -> dict[str, float]:
     """Return the norm of each named parameter's gradient, by the rule of training."""
     parameters = dict(model.named_parameters())
-    output = model(rows[:, :-1], training_pass())
-    loss = next_token_loss(output.hidden, model.lm_head_weight, rows[:, 1:])
-    wanted = [parameters[name] for name in names]
-    if not wanted:
+    if not names:
         return {}
-    gradients = torch.autograd.grad(loss, wanted, allow_unused=True)
+    gradients = _gradients(model, rows, [parameters[name] for name in names])
     return {
         name: 0.0 if gradient is None else float(gradient.norm())
         for name, gradient in zip(names, gradients, strict=True)
     }
+
+
+def _gradients(model: Transformer, rows: Tensor, wanted: list[Tensor]) -> tuple[Tensor | None, ...]:
+    output = model(rows[:, :-1], training_pass())
+    loss = next_token_loss(output.hidden, model.lm_head_weight, rows[:, 1:])
+    return torch.autograd.grad(loss, wanted, allow_unused=True)

@@ -8,7 +8,8 @@
   or soft; about top_k / num_experts for softmax-then-top-k under near-uniform routers.
 - `routing`: router -> `entropy` of its softmax in nats, `load` (share of tokens sent to each
   expert), `mean_gates`, and `dropped` (share of tokens that no expert takes), in a training pass.
-- `router_gradients`, `gradients`: what the language-model loss alone reaches.
+- `router_gradients`, `gradients`, `position_gradients` (learned positions only): what the
+  language-model loss alone reaches.
 - `laws`: causality and batch invariance under both rules.
 - `identities`: copies, permutation, one expert.
 - `cost`: parameters and FLOPs by formula against the model.
@@ -29,7 +30,7 @@ from bam_lab.spec.methods import BAMMethod, MethodSpec
 from bam_lab.spec.routers import RouterSpec, SoftRouter, layer_router, predicted_gate_sum
 from bam_lab.upcycle.probe import opinionated, perturbed, training_pass
 from bam_lab.upcycle.proofs_cost import costs
-from bam_lab.upcycle.proofs_gradients import reach, router_facts
+from bam_lab.upcycle.proofs_gradients import position_facts, reach, router_facts
 from bam_lab.upcycle.proofs_laws import laws
 from bam_lab.upcycle.proofs_origins import coverage, identities
 
@@ -62,6 +63,8 @@ def prove(model: Transformer, sources: Named, windows: Mapping[str, Tensor]) -> 
         facts["router_gradients"] = router_facts(model, distinct, rows)
     probe = opinionated(distinct)
     facts["gradients"] = reach(probe, rows)
+    if model.spec.positions == "learned":
+        facts["position_gradients"] = position_facts(probe, rows)
     facts["laws"] = laws(probe, rows)
     if model.num_experts > 1:
         facts["identities"] = identities(probe, rows)
