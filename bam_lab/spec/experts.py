@@ -1,6 +1,7 @@
 """Which dense models a method reads, how many experts it makes, and in which layers."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import assert_never
 
 from bam_lab.spec.methods import (
@@ -17,7 +18,7 @@ from bam_lab.spec.methods import (
     Unrouted,
 )
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import HashRouter
+from bam_lab.spec.routers import HashRouter, SampleRouter
 from bam_lab.spec.segment_rules import segment_misfits
 from bam_lab.spec.segments import CopiesOrExperts
 
@@ -89,6 +90,12 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
             return method.experts or tuple(recipe_experts)
         case _:
             assert_never(method)
+
+
+def listed(experts: Sequence[str]) -> str:
+    """Return names of experts in order, repetitions counted: `seed_model x 4`."""
+    runs = [(name, len(list(same))) for name, same in groupby(experts)]
+    return ", ".join(f"{name} x {count}" if count > 1 else name for name, count in runs)
 
 
 def sources_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, ...]:
@@ -211,6 +218,14 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
                 f"must leave a dense and a routed layer of {model.num_layers}, got "
                 f"{method.layers}. Use all or fewer.",
             )
+    router = getattr(method, "ffn_router", None)
+    few = len(routed_layers(method, model.num_layers)) < 2
+    if isinstance(router, SampleRouter) and router.soft_first_layer and few:
+        yield (
+            "ffn_router",
+            "must have soft_first_layer: false where one layer alone is routed, got true: nothing "
+            "would be sampled.",
+        )
     if isinstance(method, LoryToSparseMethod):
         yield from misfits(method.lory, model, num_experts)
     if isinstance(method, BTXMethod | BAMMethod) and method.branch is not None:

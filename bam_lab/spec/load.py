@@ -129,6 +129,8 @@ def load_ablation(
             problems += rules.domain_problems(recipe_doc, recipe, set(corpus.domains))
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
+    if sizes:
+        problems += rules.batch_problems(document, arms, sizes)
     if problems:
         raise SpecError(problems)
     assert spec and recipe and sizes and model and corpus and corpus_doc

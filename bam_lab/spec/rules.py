@@ -4,13 +4,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
+from bam_lab.spec import router_rules
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.dense_rules import dense_problems
 from bam_lab.spec.experts import experts_of, misfits, sources_of
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     AverageMethod,
-    BAMMethod,
     BTMMethod,
     DenseMethod,
     LoryToSparseMethod,
@@ -23,7 +23,7 @@ from bam_lab.spec.origin_rules import origin_problems
 from bam_lab.spec.parts import domain_of, is_known
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
-from bam_lab.spec.routers import TopKRouter
+from bam_lab.spec.router_rules import router_problems
 from bam_lab.spec.scale import ScaleSpec
 from bam_lab.spec.segment_rules import segment_problems
 from bam_lab.spec.segments import CopiesOrExperts
@@ -139,11 +139,9 @@ def arm_problems(
                 continue
         if isinstance(method, AverageMethod | BTMMethod):
             continue
-        yield from _router_problems(document, arm, "ffn_router", "balance_loss", method, experts)
-        if isinstance(method, BAMMethod):
-            yield from _router_problems(
-                document, arm, "attention_router", "attention_balance_loss", method, experts
-            )
+        written = {key for part in _written(document, arm) for key in part}
+        for keys, text in router_problems(method, len(experts), written):
+            yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
     for one, other in combinations(arms, 2):
         if arms[one] == arms[other]:
             yield document.problem(
@@ -163,44 +161,26 @@ def shape_problems(
             yield document.problem(_place(document, arm, key), text)
 
 
-def _router_problems(
-    document: Document,
-    arm: str,
-    router_key: str,
-    loss_key: str,
-    method: MethodSpec,
-    experts: tuple[str, ...],
+def batch_problems(
+    document: Document, arms: dict[str, MethodSpec], scale: ScaleSpec
 ) -> Iterator[str]:
-    router, loss = getattr(method, router_key), getattr(method, loss_key)
-    place = _place(document, arm, router_key)
-    everyone = True
-    if isinstance(router, TopKRouter):
-        everyone = router.top_k >= len(experts)
-        if router.top_k > len(experts):
-            yield document.problem(
-                (*place, "top_k"),
-                f"must be at most the number of experts {len(experts)}, got {router.top_k} "
-                f"in arm {arm!r}. Lower it.",
-            )
-        if router.top_k == 1 and router.renormalize:
-            yield document.problem(
-                (*place, "renormalize"),
-                f"must be false with top_k 1, got true in arm {arm!r}: the gate would be the "
-                "constant 1 and the router would get no gradient.",
-            )
-    # A default that has no effect is nobody's mistake; one that the user wrote is.
-    written = (document.data.get("arms") or {}).get(arm, {}), document.data.get("common") or {}
-    given = any(loss_key in part for part in written)
-    if everyone and given and loss is not None and loss.form == "tokens":
-        yield document.problem(
-            _place(document, arm, loss_key),
-            f"must not be `tokens` where every token goes to every expert (arm {arm!r}): "
-            "the share of tokens is constant and the loss has no effect.",
-        )
+    """Check what an arm says of its batches against the scale's."""
+    for arm, method in arms.items():
+        for keys, text in router_rules.batch_problems(method, scale.phases.mixture.batch_sequences):
+            yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
+
+
+def _inside(document: Document, arm: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return (*_place(document, arm, keys[0]), *keys[1:])
+
+
+def _written(document: Document, arm: str) -> tuple[dict[str, object], dict[str, object]]:
+    """Return what the file says of an arm: in the arm itself, and in `common`."""
+    return (document.data.get("arms") or {}).get(arm, {}), document.data.get("common") or {}
 
 
 def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
-    own = (document.data.get("arms") or {}).get(arm, {})
+    own, _ = _written(document, arm)
     return ("arms", arm, key) if key in own else ("common", key)
 
 
