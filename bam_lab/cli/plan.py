@@ -52,6 +52,8 @@ def show(made: "Plan", out: Console) -> None:
         out.print(f"changed: {text} (these runs never enter a published report)")
     out.print(_models(made, wide=out.width >= 100))
     out.print(f"{LEGEND}\n", style="dim")
+    out.print(_experts(made))
+    out.print()
     out.print(_stages(made))
     _totals(made, out)
 
@@ -92,6 +94,17 @@ def _models(made: "Plan", wide: bool) -> Table:
             amount(row.flops.executed_training),
             amount(row.flops.printed_forward),
         )
+    return made_table
+
+
+def _experts(made: "Plan") -> Table:
+    """Say what is behind each arm's experts, in router-column order."""
+    from bam_lab.spec.experts import listed
+
+    made_table = table("arm", ">experts", "made of")
+    for row in made.models:
+        if row.arm:
+            made_table.add_row(row.arm, f"{len(row.experts)}", listed(row.experts))
     return made_table
 
 

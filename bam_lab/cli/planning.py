@@ -9,7 +9,7 @@ from typing import Any
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
-from bam_lab.cost.match import DENSE, ArmBudget, num_experts, solve
+from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, solve
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.cost.sizes import settled
 from bam_lab.cost.time import Job, Pace, makespan, pace
@@ -27,6 +27,7 @@ class ModelRow:
 
     arm: str
     num_experts: int
+    experts: tuple[str, ...]
     params: ParamCount
     flops: FlopCount
     kv_bytes_per_token: int
@@ -127,6 +128,7 @@ def _model_json(row: ModelRow) -> dict[str, Any]:
     budget.pop("flops", None)
     return {
         "num_experts": row.num_experts,
+        "experts": list(row.experts),
         "params": asdict(row.params),
         "flops_per_token": asdict(row.flops),
         "kv_bytes_per_token": row.kv_bytes_per_token,
@@ -150,6 +152,7 @@ def _model_row(
     return ModelRow(
         arm=arm,
         num_experts=experts,
+        experts=mixed(resolved, method),
         params=count(model, method, experts),
         flops=per_token(model, method, experts, model.max_seq_len),
         kv_bytes_per_token=kv.bytes_per_token(model, method, experts),

@@ -32,6 +32,7 @@ from bam_lab.report.sections import (
     routing_table,
     specialisation_table,
 )
+from bam_lab.report.provenance import experts_table, moved_table
 from bam_lab.report.step0 import receipts_table, step0_table
 from bam_lab.report.table import Table, to_csv, to_rich
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
@@ -95,6 +96,8 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
         "receipts": receipts_table(evidence),
+        "experts": experts_table(evidence),
+        "moved": moved_table(evidence),
         "specialisation": specialisation_table(evidence, published),
         "routing": routing_table(evidence),
         "corpus": corpus_table(evidence),

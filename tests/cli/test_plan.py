@@ -48,6 +48,16 @@ def test_aliases_and_stages():
     assert made["seconds_left"] > max(row["seconds"] for row in made["stages"])
 
 
+def test_what_is_behind_each_expert_is_planned_and_shown():
+    models = plan("tests/fixtures/systems.yaml")["models"]
+    assert models["copies"]["experts"] == ["seed_model"] * 4
+    assert models["split"]["experts"][:3] == ["seed_model[1/2]", "seed_model[2/2]", "code[1/2]"]
+    assert models["sparse-scratch"]["experts"] == ["scratch"] * 4
+    shown = bam_lab("plan", "tests/fixtures/systems.yaml").out
+    for text in ("made of", "seed_model x 4", "blend[1/4], blend[2/4]", "scratch x 4"):
+        assert text in shown
+
+
 def test_overrides_change_the_plan_and_are_shown():
     text = "scale.phases.mixture.tokens=8192000"
     made = plan("bam-attention-routing", "--set", text)
