@@ -5,7 +5,7 @@ disagree with what ran. `stated` is printed in a paper, `derived` follows from i
 is a choice of this project.
 """
 
-from bam_lab.report import assumptions_methods, assumptions_training
+from bam_lab.report import assumptions_dense, assumptions_methods, assumptions_training
 from bam_lab.report.assumption_entry import Assumption
 from bam_lab.report.evidence import Evidence
 
@@ -14,6 +14,10 @@ def register(evidence: Evidence) -> tuple[Assumption, ...]:
     """Return the register with the values of this run; what no arm has is left out."""
     lines = (
         entry.line(evidence)
-        for entry in (*assumptions_methods.ENTRIES, *assumptions_training.ENTRIES)
+        for entry in (
+            *assumptions_methods.ENTRIES,
+            *assumptions_dense.ENTRIES,
+            *assumptions_training.ENTRIES,
+        )
     )
     return tuple(line for line in lines if line.value)

@@ -109,28 +109,82 @@ ENTRIES = (
     ),
     Entry(
         "Capacity factor of experts",
-        lambda e: "none: no token is dropped",
+        lambda e: per_arm(e, lambda m: _capacity(get(m, "ffn_router"))),
         "ours",
-        "BAM: not stated",
-        "dropping would make a token's output depend on its batch",
+        "BAM: not stated; BTX §4.3: 1.5 for Switch; Sparse Upcycling: 2 where experts choose",
+        "dropping makes a token's output depend on its batch, so never outside training",
+    ),
+    Entry(
+        "Held-out text where training samples or experts choose",
+        lambda e: per_arm(e, lambda m: _held_out_choice(get(m, "ffn_router"))),
+        "ours",
+        "BTX §4.3: hard sampling at inference; Lory §4.1: tokens pick their experts",
+        "a held-out loss should not change from one call to the next, nor see later tokens",
+    ),
+    Entry(
+        "Hash tables",
+        lambda e: per_arm(e, lambda m: _table(get(m, "ffn_router"))),
+        "ours",
+        "Hash Layers §3.1: the kinds; sizes of clusters and the embeddings read are not stated",
+        "of equal numbers of tokens; the embeddings that the model starts from",
     ),
 )
 
 
 def _router(router: Any) -> Any:
-    if router is ABSENT:
-        return ABSENT
-    if router["select"] == "all":
-        return "softmax over all experts"
-    order = "top-k, then softmax" if router["renormalize"] else "softmax, then top-k"
-    return f"{order}, k = {router['top_k']}"
+    match router:
+        case {"select": "all"}:
+            return "softmax over all experts"
+        case {"select": "top_k", "renormalize": renormalize, "top_k": top_k}:
+            order = "top-k, then softmax" if renormalize else "softmax, then top-k"
+            return f"{order}, k = {top_k}"
+        case {"select": "sample", "estimator": estimator, "soft_first_layer": soft_first}:
+            first = ", soft in the first layer" if soft_first else ""
+            return f"Gumbel-softmax sample of one ({estimator}){first}"
+        case {"select": "expert_choice", "group": group, "renormalize": renormalize}:
+            sums = ", gates divided by their sum" if renormalize else ""
+            return f"softmax, then each expert's top tokens of the {group}{sums}"
+        case {"select": "hash", "kind": kind}:
+            return f"1, by a {kind} hash of the token"
+        case _:
+            return ABSENT
+
+
+def _capacity(router: Any) -> Any:
+    match router:
+        case {"select": "top_k", "capacity_factor": float(factor)}:
+            return f"{factor:g}: more is dropped, in training alone"
+        case {"select": "expert_choice", "capacity_factor": factor}:
+            return f"{factor:g}, chosen by experts"
+        case {"select": str()}:
+            return "none: no token is dropped"
+        case _:
+            return ABSENT
+
+
+def _held_out_choice(router: Any) -> Any:
+    match router:
+        case {"select": "sample"}:
+            return "the likeliest expert, gate 1"
+        case {"select": "expert_choice", "inference_top_k": top_k}:
+            return f"each token's {top_k} likeliest"
+        case _:
+            return ABSENT
+
+
+def _table(router: Any) -> Any:
+    match router:
+        case {"select": "hash", "kind": kind}:
+            return f"{kind}, the same in every layer"
+        case _:
+            return ABSENT
 
 
 def _unrouted(method: dict[str, Any]) -> Any:
     match method["method"]:
-        case "dense":
+        case "dense" | "average" | "btm":
             return ABSENT
-        case "lory" if method["num_experts"] is not None:
+        case "lory" | "lory_to_sparse" if method["num_experts"] is not None:
             return "the seed model's, as it is"
         case "sparse_upcycling":
             return "the seed model's, as it is"

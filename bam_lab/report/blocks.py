@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.stats import Blocks, Difference, block_difference
+from bam_lab.spec.parts import domain_of
 
 AVERAGE = "average"
 """The column of the mean negative log-likelihood over domains (geometric mean of perplexities)."""
@@ -36,7 +37,7 @@ def effect(evidence: Evidence, first: str, second: str, domain: str) -> Differen
 
 def diagonal(evidence: Evidence) -> dict[str, dict[str, Difference | None]]:
     """Return {domain: {other dense model: its expert minus that model, on that domain}}."""
-    domains = evidence.recipe["expert"]["domains"]
+    domains = [name for name in dense_experts(evidence) if home_of(name) == name]
     return {
         domain: {
             other: block_difference(dense_blocks(evidence, domain), domain, other)
@@ -45,6 +46,18 @@ def diagonal(evidence: Evidence) -> dict[str, dict[str, Difference | None]]:
         }
         for domain in domains
     }
+
+
+def dense_experts(evidence: Evidence) -> tuple[str, ...]:
+    """Return the names of the branches of this run, whole domains in the recipe's order first."""
+    domains = evidence.recipe["expert"]["domains"]
+    found = dict.fromkeys(cell.name for cell in evidence.cells if cell.role == "expert")
+    return tuple(sorted(found, key=lambda n: domains.index(n) if n in domains else len(domains)))
+
+
+def home_of(branch: str) -> str:
+    """Return the domain of a branch, from its name (`math.1of2`, `code+lora-...`)."""
+    return domain_of(branch.partition("+")[0])
 
 
 def runs_of(evidence: Evidence, arm: str, domains: Sequence[str]) -> tuple[str, ...]:

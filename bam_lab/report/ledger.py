@@ -55,7 +55,8 @@ def match_table(evidence: Evidence) -> Table:
         check = match_check(evidence, arm)
         budget = evidence.arm(arm).budget
         spent = nothing("not run yet") if check.spent is None else _ratio(check.spent)
-        active = budget["params"]["active"] * budget["tokens"]
+        parts = budget.get("parts", [budget])
+        active = sum(part["params"]["active"] * part["tokens"] for part in parts)
         both = active + sum(
             branch.get(name, 0.0)
             for name in set(evidence.arm(arm).branches or evidence.arm(arm).experts)

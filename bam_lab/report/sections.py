@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bam_lab.report.blocks import diagonal
+from bam_lab.report.blocks import dense_experts, diagonal, home_of
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
@@ -19,7 +19,7 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
 
     The paper's stands beside ours where the ablation's printed table has its dense models.
     """
-    names = ["seed_model", *evidence.recipe["expert"]["domains"]]
+    names = ["seed_model", *dense_experts(evidence)]
     printed = published if published and published.row("seed-model", "any") else None
     columns = []
     for domain in evidence.domains:
@@ -30,7 +30,7 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
     for name in names:
         role = "seed_model" if name == "seed_model" else "expert"
         cells = [c for c in evidence.cells if (c.role, c.name) == (role, name)]
-        home = evidence.recipe["general"] if name == "seed_model" else name
+        home = evidence.recipe["general"] if name == "seed_model" else home_of(name)
         values = []
         for domain in evidence.domains:
             values.append(perplexity_value(cells, domain, home=domain == home))
@@ -60,7 +60,7 @@ def diagonal_lines(evidence: Evidence) -> list[str]:
     """Return one sentence an expert: is it the best dense model at home, and by how much."""
     delta = nats(evidence.delta)
     names = {"seed_model": "the seed model"}
-    names |= {name: f"the {name} expert" for name in evidence.recipe["expert"]["domains"]}
+    names |= {name: f"the {name} expert" for name in dense_experts(evidence)}
     lines = []
     for domain, compared in diagonal(evidence).items():
         found = {other: gap for other, gap in compared.items() if gap is not None}
