@@ -5,6 +5,20 @@ from bam_lab.methods.btx import BTX
 from bam_lab.methods.build import module_of
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
+from bam_lab.methods.lory_rivals import SegmentMoE, TokenMerging
+from bam_lab.methods.smear import SMEAR
+from bam_lab.methods.soft_moe import SoftMoE
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
 
-__all__ = ["BAM", "BTX", "Dense", "Lory", "SparseUpcycling", "module_of"]
+__all__ = [
+    "BAM",
+    "BTX",
+    "SMEAR",
+    "Dense",
+    "Lory",
+    "SegmentMoE",
+    "SoftMoE",
+    "SparseUpcycling",
+    "TokenMerging",
+    "module_of",
+]

@@ -6,6 +6,9 @@ from bam_lab.methods.bam import BAM
 from bam_lab.methods.btx import BTX
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
+from bam_lab.methods.lory_rivals import SegmentMoE, TokenMerging
+from bam_lab.methods.smear import SMEAR
+from bam_lab.methods.soft_moe import SoftMoE
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.methods import (
@@ -16,7 +19,11 @@ from bam_lab.spec.methods import (
     DenseMethod,
     LoryMethod,
     LoryToSparseMethod,
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
     SparseUpcyclingMethod,
+    TokenMergingMethod,
 )
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import Training
@@ -35,6 +42,14 @@ def module_of(model: Transformer, training: Training) -> TrainedModule:
             return SparseUpcycling(model, training)
         case LoryMethod():
             return Lory(model, training)
+        case SegmentMoEMethod():
+            return SegmentMoE(model, training)
+        case TokenMergingMethod():
+            return TokenMerging(model, training)
+        case SMEARMethod():
+            return SMEAR(model, training)
+        case SoftMoEMethod():
+            return SoftMoE(model, training)
         case BTMMethod() | LoryToSparseMethod():
             raise AssertionError(f"{model.method.method} is no transformer")
         case _:
