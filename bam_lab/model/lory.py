@@ -88,7 +88,10 @@ class MergedFFN(nn.Module):
             return self._after_prompt(x, normed, context.prompt), None
         logits = self._decide(normed)
         gates = logits.softmax(-1)
-        return self._feed(x, gates), Routing(logits, gates, everyone(logits))
+        y = self._feed(x, gates)
+        if self.prefix:  # what may stand twice is one decision
+            logits, gates = logits[:, -1:], gates[:, -1:]
+        return y, Routing(logits, gates, everyone(logits))
 
     def _decide(self, normed: Tensor, prompt: Tensor | None = None) -> Tensor:
         """Return the logits [B, P, E] of every decision by the rule of training."""
