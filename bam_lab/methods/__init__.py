@@ -1,6 +1,8 @@
 """The methods as LightningModules, one file a paper, from a seed model or dense experts."""
 
+from bam_lab.methods.average import Average
 from bam_lab.methods.bam import BAM
+from bam_lab.methods.btm import BTM
 from bam_lab.methods.btx import BTX
 from bam_lab.methods.build import module_of
 from bam_lab.methods.dense import Dense
@@ -12,8 +14,10 @@ from bam_lab.methods.sparse_upcycling import SparseUpcycling
 
 __all__ = [
     "BAM",
+    "BTM",
     "BTX",
     "SMEAR",
+    "Average",
     "Dense",
     "Lory",
     "SegmentMoE",

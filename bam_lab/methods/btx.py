@@ -3,15 +3,29 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
+from torch import Tensor
+
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.lory import Lory
+from bam_lab.model.checkpoint import build
 from bam_lab.spec.methods import BTXMethod
-from bam_lab.spec.routers import BalanceLoss, RouterSpec, TopKRouter
+from bam_lab.spec.routers import BalanceLoss, RouterSpec, SampleRouter, SoftRouter, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 
 TOP_2 = TopKRouter(score="softmax", select="top_k", top_k=2, renormalize=True)
 BALANCE = BalanceLoss(form="gates", weight=0.01)
+
+# The other routers of §4.3, and top-3 of the BAM rebuttal.
+SOFT = SoftRouter(score="softmax", select="all")
+SWITCH = TopKRouter(
+    score="softmax", select="top_k", top_k=1, renormalize=False, capacity_factor=1.5
+)
+SAMPLE_TOP_1 = SampleRouter(
+    score="softmax", select="sample", estimator="soft_value", soft_first_layer=True
+)
+TOP_3 = TopKRouter(score="softmax", select="top_k", top_k=3, renormalize=True)
 
 
 class BTX(TrainedModule):
@@ -28,12 +42,15 @@ class BTX(TrainedModule):
         expert_layout: Literal["whole", "split", "blended"] = "whole",
         chunks: int | None = None,
         frozen_experts: bool = False,
+        token_counts: Tensor | None = None,
         allow_unrelated: bool = False,
         rng_seed: int = 0,
         training: Training = DEFAULTS,
     ) -> Self:
         """Mix dense experts; `rng_seed` draws the routers.
 
+        `token_counts` [V], how often each token stands in the training text, are for a balanced
+        hash alone.
         Experts are `whole` FFNs, each FFN `split` into `chunks`, or `blended` of all (§4.3). They
         must have branched from one model, unless `allow_unrelated`.
         """
@@ -46,8 +63,28 @@ class BTX(TrainedModule):
             chunks=chunks,
             frozen_experts=frozen_experts,
         )
-        mixture = mix(method, experts, rng_seed, allow_unrelated=allow_unrelated)
+        mixture = mix(
+            method,
+            experts,
+            rng_seed,
+            allow_unrelated=allow_unrelated,
+            token_counts=token_counts,
+        )
         return cls(mixture, training)
+
+    @classmethod
+    def from_lory(
+        cls,
+        lory: Lory,
+        *,
+        ffn_router: RouterSpec = TOP_2,
+        balance_loss: BalanceLoss | None = BALANCE,
+        training: Training = DEFAULTS,
+    ) -> Self:
+        """Go on with a trained Lory's experts and router under token routing."""
+        method = BTXMethod(method="btx", ffn_router=ffn_router, balance_loss=balance_loss)
+        model = lory.model
+        return cls(build(model.spec, method, model.num_experts, model.state_dict()), training)
 
     @classmethod
     def from_seed(cls, seed_model: Dense, num_experts: int, **settings: Any) -> Self:

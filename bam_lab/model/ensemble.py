@@ -13,7 +13,7 @@ inputs up to and with t, so the mixture is causal. Nothing here is trained.
 Shapes: B batch, T tokens, N experts, V vocab, D dim.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -108,6 +108,22 @@ class Ensemble(nn.Module):
         norms = (weight.square() * (2 * before + 1)).cumsum(1).sqrt()  # B T
         cosines: Tensor = dots / (norms[..., None] * centroids.norm(dim=1))
         return cosines
+
+
+def assemble(
+    spec: ModelSpec,
+    method: BTMMethod,
+    states: Sequence[Mapping[str, Tensor]],
+    idf: Float[Tensor, " V"],
+    centroids: Float[Tensor, "N V"],
+) -> Ensemble:
+    """Return the ensemble of dense models given by their states (`data/tfidf.py` for the rest)."""
+    model = Ensemble(spec, method, len(states))
+    for place, state in zip(model.experts, states, strict=True):
+        place.load_state_dict(state)
+    model.idf.copy_(idf)
+    model.centroids.copy_(centroids)
+    return model
 
 
 def posterior_reference(model: Ensemble, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T N"]:

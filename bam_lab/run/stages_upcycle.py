@@ -14,7 +14,7 @@ from bam_lab.data.heldout import windows
 from bam_lab.data.tfidf import statistics
 from bam_lab.data.tokens import token_counts
 from bam_lab.model import checkpoint
-from bam_lab.model.ensemble import Ensemble
+from bam_lab.model.ensemble import assemble
 from bam_lab.record.files import write_json
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import (
@@ -65,11 +65,8 @@ def _assemble(context: StageContext, spec: ModelSpec, method: BTMMethod) -> None
     tokens_dir = context.inputs["tokenizer"] / TOKENS
     context.report(Progress(0, 1, note="reading the training text"))
     idf, centroids = statistics(tokens_dir, context.spec["texts"])
-    ensemble = Ensemble(spec, method, len(experts))
-    for place, expert in zip(ensemble.experts, experts, strict=True):
-        place.load_state_dict(expert.state_dict())
-    ensemble.idf.copy_(torch.from_numpy(idf))
-    ensemble.centroids.copy_(torch.from_numpy(centroids))
+    states = [expert.state_dict() for expert in experts]
+    ensemble = assemble(spec, method, states, torch.from_numpy(idf), torch.from_numpy(centroids))
     save_model(context, ensemble.state_dict(), spec, method, len(experts))
 
 
