@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checkpoint import build
@@ -21,8 +22,11 @@ def mix(
     rng_seed: int,
     *,
     allow_unrelated: bool = False,
+    token_counts: Tensor | None = None,
 ) -> Transformer:
     """Return the untrained mixture of the dense models it reads, in router-column order.
+
+    `token_counts` are for a balanced hash.
 
     Raises:
         CheckpointError: they differ in shape or tokenizer, or share no seed model, which
@@ -34,7 +38,8 @@ def mix(
     if not allow_unrelated:
         check_related(names, states)
     spec = specs[0]
-    state = upcycle(method, spec, states, torch.Generator().manual_seed(rng_seed))
+    generator = torch.Generator().manual_seed(rng_seed)
+    state = upcycle(method, spec, states, generator, token_counts)
     return build(spec, method, num_experts_of(method, len(experts)), state)
 
 

@@ -6,12 +6,16 @@ from bam_lab.methods.base import draw, mix
 from bam_lab.methods.dense import Dense
 from bam_lab.spec.methods import SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import BalanceLoss, RouterSpec, TopKRouter
+from bam_lab.spec.routers import BalanceLoss, ExpertChoiceRouter, RouterSpec, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 
 TOP_2 = TopKRouter(score="softmax", select="top_k", top_k=2, renormalize=False)
 BALANCE = BalanceLoss(form="tokens", weight=0.01)
+EXPERT_CHOICE = ExpertChoiceRouter(
+    score="softmax", select="expert_choice", capacity_factor=2.0, inference_top_k=2
+)
+"""Its encoder's router (§4); what a decoder takes at inference is ours."""
 
 
 class SparseUpcycling(TrainedModule):

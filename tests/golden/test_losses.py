@@ -44,6 +44,13 @@ VARIANTS = {
     "bam-shared-frozen-soft": ("bam-shared-frozen-soft", "parallel"),
     "sparse_upcycling-scratch-top-2": ("sparse_upcycling-scratch-top-2", "parallel"),
     "lory-scratch-uniform": ("lory-scratch-uniform", "parallel"),
+    "btx-top-1-capacity": ("btx-top-1-capacity", "parallel"),
+    "btx-sample-soft-first": ("btx-sample-soft-first", "parallel"),
+    "btx-straight-through-serial": ("btx-straight-through", "serial"),
+    "btx-expert-choice": ("btx-expert-choice", "parallel"),
+    "btx-expert-choice-sequence-serial": ("btx-expert-choice-sequence", "serial"),
+    "btx-hash-balanced": ("btx-hash-balanced", "parallel"),
+    "btx-hash-clustered-serial": ("btx-hash-clustered", "serial"),
 }
 
 

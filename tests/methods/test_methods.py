@@ -5,11 +5,14 @@ import torch
 
 from bam_lab.errors import SpecError
 from bam_lab.methods import BAM, BTX, Dense, Lory, SparseUpcycling, module_of
+from bam_lab.methods.btx import SAMPLE_TOP_1, SWITCH
+from bam_lab.methods.sparse_upcycling import EXPERT_CHOICE
+from bam_lab.model.hashing import balanced
 from bam_lab.model.losses import next_token_loss
 from bam_lab.spec.experts import expert_tensors
-from bam_lab.spec.routers import BalanceLoss
+from bam_lab.spec.routers import BalanceLoss, HashRouter
 from bam_lab.train.optim import DEFAULTS, Training, adamw
-from tests.model.cases import EXPERTS, shape, text, top_k
+from tests.model.cases import EXPERTS, expert_choice, sample, shape, text, top_k
 
 
 def dense(count=EXPERTS):
@@ -32,6 +35,36 @@ def test_btx_has_the_papers_defaults():
     assert method.ffn_router == top_k(2, renormalize=True)
     assert method.balance_loss == BalanceLoss(form="gates", weight=0.01)
     assert method.z_loss == 0
+
+
+def test_the_papers_other_routers():
+    assert top_k(1, capacity_factor=1.5) == SWITCH
+    assert sample(soft_first_layer=True) == SAMPLE_TOP_1
+    assert (SAMPLE_TOP_1.anneal_rate, SAMPLE_TOP_1.min_temperature) == (1e-4, 0.5)
+    assert expert_choice(2.0, 2) == EXPERT_CHOICE
+    module = BTX.from_experts(dense(), ffn_router=SWITCH)
+    assert "dropped_ffn" in module.training_step(text(), 0)["metrics"]
+
+
+def test_a_balanced_hash_reads_token_counts():
+    counts = torch.randperm(61, generator=torch.Generator().manual_seed(0))
+    router, experts = HashRouter(select="hash", kind="balanced"), dense()
+    module = BTX.from_experts(experts, ffn_router=router, balance_loss=None, token_counts=counts)
+    wanted = balanced(counts, EXPERTS)
+    for layer in module.model.layers:
+        assert torch.equal(layer.ffn.hash, wanted)
+    parts = module.training_step(text(), 0)["metrics"]
+    assert set(parts) == {"loss", "entropy_ffn", "load_max_ffn"} and parts["entropy_ffn"] == 0
+
+
+def test_a_step_draws_its_own_noise():
+    """The same for a step that is done again, another for the next."""
+    module = BTX.from_experts(dense(), ffn_router=SAMPLE_TOP_1, balance_loss=None)
+    losses = []
+    for step in (3, 3, 4):
+        module.first_step = step
+        losses.append(float(module.training_step(text(), 0)["loss"].detach()))
+    assert losses[0] == losses[1] != losses[2]
 
 
 @pytest.mark.parametrize("kv", ["shared", "per_expert"])
@@ -67,7 +100,8 @@ def test_lory_is_the_papers():
     assert (method.segment_len, method.first_segment) == (50, "own_mean")
     module = Lory.from_seed(dense(1)[0], 3, segment_len=50, first_segment="uniform")
     assert module.model.num_experts == 3
-    assert set(module.training_step(text(), 0)["metrics"]) == {"loss"}
+    logged = set(module.training_step(text(), 0)["metrics"])
+    assert logged == {"loss", "entropy_ffn", "load_max_ffn"}
 
 
 @pytest.mark.parametrize("segment_len", [40, 150])
@@ -159,7 +193,8 @@ def test_the_loss_is_the_sum_of_its_parts_each_logged_apart():
     batch = text()
     result = module.training_step(batch, 0)
     parts = result["metrics"]
-    assert set(parts) == {"loss", "balance_loss_ffn", "z_loss"}
+    facts = {f"{fact}_{kind}" for fact in ("entropy", "load_max") for kind in ("ffn", "attention")}
+    assert set(parts) == {"loss", "balance_loss_ffn", "z_loss"} | facts
     model = module.model
     nll = next_token_loss(model(batch[:, :-1]).hidden, model.lm_head_weight, batch[:, 1:])
     torch.testing.assert_close(parts["loss"], nll.detach())
