@@ -8,12 +8,26 @@ from bam_lab.spec.methods import (
     SparseUpcyclingMethod,
 )
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import SoftRouter, TopKRouter
+from bam_lab.spec.routers import (
+    ExpertChoiceRouter,
+    HashRouter,
+    SampleRouter,
+    SoftRouter,
+    TopKRouter,
+)
 
 SOFT = SoftRouter(score="softmax", select="all")
 TOP_1 = TopKRouter(score="softmax", select="top_k", top_k=1, renormalize=False)
 TOP_2 = TOP_1.model_copy(update={"top_k": 2})
 TOP_3 = TOP_1.model_copy(update={"top_k": 3})
+SWITCH = TOP_1.model_copy(update={"capacity_factor": 1.5})
+SAMPLE = SampleRouter(
+    score="softmax", select="sample", estimator="soft_value", soft_first_layer=True
+)
+CHOICE = ExpertChoiceRouter(
+    score="softmax", select="expert_choice", capacity_factor=1.5, inference_top_k=1
+)
+HASH = HashRouter(select="hash", kind="random")
 DENSE = DenseMethod(method="dense")
 BTX = BTXMethod(method="btx", ffn_router=TOP_1)
 KV_EXPERTS = BAMMethod(method="bam", kv="per_expert", ffn_router=TOP_1, attention_router=SOFT)

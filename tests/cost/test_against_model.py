@@ -11,7 +11,18 @@ from bam_lab.model import causal_attention, gathered_attention, losses
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import read
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LORY, SPARSE, shape
+from tests.cost.shapes import (
+    BTX,
+    CHOICE,
+    DENSE,
+    HASH,
+    KV_EXPERTS,
+    KV_SHARING,
+    LORY,
+    SAMPLE,
+    SPARSE,
+    shape,
+)
 
 SHAPES = {
     path.stem: read(path, ModelSpec)
@@ -30,6 +41,10 @@ METHODS = {
     "kv-experts": (KV_EXPERTS, 4),
     "sparse-upcycling": (SPARSE, 4),
     "lory": (LORY, 4),
+    "btx-hash": (BTX.model_copy(update={"ffn_router": HASH}), 4),
+    "btx-sample": (BTX.model_copy(update={"ffn_router": SAMPLE}), 4),
+    "btx-expert-choice": (BTX.model_copy(update={"ffn_router": CHOICE}), 4),
+    "kv-sharing-hash": (KV_SHARING.model_copy(update={"ffn_router": HASH}), 4),
 }
 
 

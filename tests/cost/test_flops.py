@@ -6,13 +6,17 @@ from bam_lab.cost.flops import per_token
 from bam_lab.cost.printed import per_layer
 from tests.cost.shapes import (
     BTX,
+    CHOICE,
     DENSE,
+    HASH,
     KV_EXPERTS,
     KV_SHARING,
     LORY,
+    SAMPLE,
     SMALL,
     SOFT,
     SPARSE,
+    SWITCH,
     TOP_1,
     TOP_2,
     TOP_3,
@@ -93,6 +97,32 @@ def test_soft_ffn_router_runs_every_expert():
     soft = BTX.model_copy(update={"ffn_router": SOFT})
     more = per_token(TINY, soft, 4, 3).model_forward - per_token(TINY, BTX, 4, 3).model_forward
     assert more == 3 * 2 * 3 * 32
+
+
+def test_experts_that_choose_cost_their_capacity_in_training_and_top_k_at_inference():
+    top_1 = per_token(TINY, BTX, 4, 3)
+    choice = per_token(TINY, BTX.model_copy(update={"ffn_router": CHOICE}), 4, 3)
+    ffn = 2 * 3 * 4 * 8
+    assert choice.model_forward == top_1.model_forward
+    assert choice.executed_forward == top_1.executed_forward
+    assert choice.model_training == top_1.model_training + 3 * ffn // 2
+    assert choice.executed_training == top_1.executed_training + 3 * ffn // 2
+
+
+def test_a_hash_spares_the_router_and_a_limit_nothing():
+    top_1 = per_token(TINY, BTX, 4, 3)
+    hashed = per_token(TINY, BTX.model_copy(update={"ffn_router": HASH}), 4, 3)
+    assert hashed.model_forward == top_1.model_forward - 2 * 4 * 4
+    assert hashed.executed_training == top_1.executed_training - 3 * 2 * 4 * 4
+    assert per_token(TINY, BTX.model_copy(update={"ffn_router": SWITCH}), 4, 3) == top_1
+
+
+def test_sampling_runs_one_expert_and_all_in_a_soft_first_layer():
+    model = TINY.model_copy(update={"num_layers": 3})
+    top_1 = per_token(model, BTX, 4, 3)
+    sample = per_token(model, BTX.model_copy(update={"ffn_router": SAMPLE}), 4, 3)
+    assert sample.model_forward == top_1.model_forward + 3 * 2 * 3 * 4 * 8
+    assert sample.executed_training == top_1.executed_training + 3 * 3 * 2 * 3 * 4 * 8
 
 
 def test_sparse_upcycling_adds_a_second_expert_and_a_router_in_every_other_layer():
