@@ -41,7 +41,7 @@ def upcycle(
     if (router := hash_router(method)) is not None:
         count = num_experts_of(method, len(experts))
         tokens = hash_table(router, count, made["embedding"], token_counts)
-        made |= {name: tokens for name, origin in table.items() if origin.op == "hash"}
+        made |= {name: tokens.clone() for name, origin in table.items() if origin.op == "hash"}
     return {name: made[name] for name in table}
 
 

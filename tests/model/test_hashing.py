@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from bam_lab.model import checkpoint
 from bam_lab.model.hashing import balanced, clustered, dispersed, hash_table
 from bam_lab.spec.routers import HashRouter
+from bam_lab.upcycle.execute import upcycle
+from tests.model.cases import DENSE, METHODS, model_of, text
 
 VOCAB, EXPERTS = 210, 4
 GENERATOR = torch.Generator().manual_seed(0)
@@ -70,3 +73,19 @@ def test_like_tokens_part():
     for cluster in range(EXPERTS):
         shares = torch.bincount(made[clusters == cluster], minlength=EXPERTS)
         assert shares.max() - shares.min() <= 1
+
+
+def test_tables_are_kept_in_the_checkpoint(tmp_path):
+    """As whole numbers, each layer its own copy, and a loaded model routes by them."""
+    dense = [model_of(DENSE, seed=seed) for seed in range(EXPERTS)]
+    method, spec = METHODS["btx-hash-clustered"], dense[0].spec
+    states = [model.state_dict() for model in dense]
+    state = upcycle(method, spec, states, torch.Generator().manual_seed(0))
+    checkpoint.save(state, spec, method, EXPERTS, tmp_path)
+    model = checkpoint.load(tmp_path)
+    wanted = hash_table(method.ffn_router, EXPERTS, sum(s["embedding"] for s in states) / EXPERTS)
+    for layer in model.layers:
+        assert layer.ffn.hash.dtype == torch.long
+        assert torch.equal(layer.ffn.hash, wanted)
+    tokens = text()
+    assert torch.equal(model(tokens).routings[1].ffn.chosen[..., 0], wanted[tokens])
