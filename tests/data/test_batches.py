@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bam_lab.data.batches import Batches
-from bam_lab.data.tokens import stream
+from bam_lab.data.tokens import documents, stream
 from bam_lab.errors import InputError
 
 EQUAL = {"general": 0.25, "code": 0.25, "law": 0.25, "math": 0.25}
@@ -96,3 +96,31 @@ def test_a_batch_is_fast(tokens_dir):
     for i in range(100):
         batches.batch(i)
     assert (time.perf_counter() - start) / 100 < 2e-3  # 0.06 ms measured, with room for a busy CI
+
+
+def test_parts_of_a_domain_share_no_document_and_are_all_of_it(tokens_dir):
+    whole, index = (read(tokens_dir, "math", "train") for read in (stream, documents))
+    texts = [tuple(whole[row["start"] : row["start"] + row["length"]]) for row in index]
+    found = []
+    for name in ("math.1of3", "math.2of3", "math.3of3"):
+        part = stream(tokens_dir, name, "train")
+        rows = documents(tokens_dir, name, "train")
+        assert part.dtype == whole.dtype
+        own = [tuple(part[row["start"] : row["start"] + row["length"]]) for row in rows]
+        assert len(part) == sum(len(text) + 1 for text in own)
+        found.append(own)
+    assert [own[0] for own in found] == texts[:3]
+    assert sorted(text for own in found for text in own) == sorted(texts)
+
+
+def test_a_batch_of_a_part_reads_nothing_else(tokens_dir):
+    batches = Batches(tokens_dir, {"law.2of2": 0.9, "general": 0.1}, 4, 16, 0)
+    part = stream(tokens_dir, "law.2of2", "train")
+    starts = {tuple(part[k * 16 : k * 16 + 17]) for k in range(batches.sequences["law.2of2"])}
+    rows = [
+        tuple(row)
+        for i in range(5)
+        for row, (domain, _) in zip(batches.batch(i), batches.draws(i), strict=True)
+        if domain == "law.2of2"
+    ]
+    assert rows and starts.issuperset(rows)
