@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from bam_lab import __version__
-from bam_lab.cli import check, data, doctor, plan, prove, report, reproduce, run, runs
+from bam_lab.cli import bench, check, data, doctor, plan, prove, report, reproduce, run, runs
 from bam_lab.cli import list as list_verb
 from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
 from bam_lab.record.files import explained
@@ -31,6 +31,7 @@ app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
+app.command("bench")(bench.bench)
 app.command("doctor")(doctor.doctor)
 
 # The package that an import wants -> the extra that brings it.
