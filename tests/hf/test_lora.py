@@ -7,10 +7,14 @@ import torch
 
 from bam_lab.cost.lora import lora_per_token
 from bam_lab.hf.lora import attach, merge
+from bam_lab.methods import module_of
 from bam_lab.model.losses import next_token_loss
 from bam_lab.model.trace import counted_flops
 from bam_lab.spec.branches import LoRASpec
+from bam_lab.train.fit import fit
+from bam_lab.train.optim import Training
 from tests.model.cases import DENSE, model_of, text
+from tests.train.test_fit import FakeBatches
 
 TARGETS = (("ffn",), ("ffn", "attention"), ("attention",))
 BLOCKS = ("parallel", "serial")
@@ -82,3 +86,30 @@ def test_the_start_depends_on_the_seed_alone():
     a, b, c = (attach(model_of(DENSE), lora(("ffn",)), seed).state_dict() for seed in (0, 0, 1))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert any(not torch.equal(a[name], c[name]) for name in a)
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_interrupted_training_ends_in_the_same_bits(tmp_path):
+    """Adapters, their optimizer and the step come back; the frozen weights stay what they were."""
+
+    def run(workdir, die_at=None):
+        workdir.mkdir(exist_ok=True)
+
+        def progress(at):
+            if at.step == die_at:
+                raise Stopped
+
+        training = Training(steps=8, peak_lr=1e-2, warmup_steps=2)
+        module = module_of(attach(model_of(DENSE), lora(("ffn",)), 3), training)
+        fixed = {"precision": "float32", "device": "cpu", "threads": 1, "checkpoint_every": 3}
+        fit(module, FakeBatches(), workdir=workdir, progress=progress, **fixed)
+        return merge(module.model).state_dict()
+
+    whole = run(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        run(tmp_path / "cut", die_at=5)
+    again = run(tmp_path / "cut")
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
