@@ -8,7 +8,8 @@ at a time, and the backward merges again. Of a token it keeps 2 F numbers, gate 
 dense SwiGLU keeps 4 F.
 
 Experts are merged in float32 also under autocast: gates rounded to bf16 would not sum to 1, and
-copies of one model would not merge into that model.
+copies of one model would not merge into that model. The gradients of experts and gates are products
+in compute precision, as those of a dense model's weights are.
 
 Matrix products executed for M groups of S places: merging M x E x 3 F D forward, three times that
 backward (again, and the gradients of gates and experts); a SwiGLU for each of M x S places, and
@@ -24,9 +25,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from bam_lab.model.layers import to_compute
-
-CHUNK_NUMBERS = 2**22  # of merged weights that exist at a time
+COLUMNS = 2**14  # of flat weights merged at a time
+LEAST_GROUPS = 32  # of a chunk: products with fewer rows do not fill a core
 
 
 def merged_swiglu(
@@ -57,24 +57,24 @@ def merged_swiglu_reference(
 
 
 def merge(gates: Float[Tensor, "M E"], weight: Float[Tensor, "E O I"]) -> Float[Tensor, "M O I"]:
-    """Return each group's weighted sum of the experts' weights, for the products to come."""
-    with torch.autocast(gates.device.type, enabled=False):
-        merged = gates @ weight.flatten(1)  # M (O I)
-    return to_compute(merged).view(-1, *weight.shape[1:])
+    """Return each group's weighted sum of the experts' weights, in compute precision."""
+    device = gates.device.type
+    reduced = torch.is_autocast_enabled(device)
+    dtype = torch.get_autocast_dtype(device) if reduced else gates.dtype
+    with torch.autocast(device, enabled=False):
+        return _merge(gates, weight, dtype)
 
 
-def _merges(gates: Tensor, stacks: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Merge gate and up side by side, and down, for one chunk."""
-    gate, up, down = stacks
-    count, size = gates.shape[0], gate[0].numel()
-    both = gates.new_empty(count, 2, size)
-    torch.mm(gates, gate.flatten(1), out=both[:, 0])
-    torch.mm(gates, up.flatten(1), out=both[:, 1])
-    merged_down = gates @ down.flatten(1)
-    return (
-        both.to(dtype).view(count, 2 * gate.shape[1], gate.shape[2]),
-        merged_down.to(dtype).view(count, *down.shape[1:]),
-    )
+def _merge(gates: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Merge in float32; where another type is wanted, by columns that stay in the cache."""
+    flat = weight.flatten(1)  # E (O I)
+    if dtype == gates.dtype:
+        return (gates @ flat).view(-1, *weight.shape[1:])
+    merged = gates.new_empty(gates.shape[0], flat.shape[1], dtype=dtype)
+    for start in range(0, flat.shape[1], COLUMNS):
+        part = slice(start, start + COLUMNS)
+        merged[:, part] = gates @ flat[:, part]
+    return merged.view(-1, *weight.shape[1:])
 
 
 class _Merged(torch.autograd.Function):
@@ -82,49 +82,46 @@ class _Merged(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, gates: Tensor, gate: Tensor, up: Tensor, down: Tensor
     ) -> Tensor:
-        m, s, _ = x.shape
-        hidden = gate.shape[1]
-        chunk = _chunk(gate)
-        gate_up, y = x.new_empty(m, s, 2 * hidden), torch.empty_like(x)
+        gated = x.new_empty(*x.shape[:2], gate.shape[1])
+        upped, y = torch.empty_like(gated), x.new_empty(x.shape)
         with torch.autocast(x.device.type, enabled=False):
-            for start in range(0, m, chunk):
-                part = slice(start, start + chunk)
-                both, merged_down = _merges(gates[part], (gate, up, down), x.dtype)
-                torch.bmm(x[part], both.mT, out=gate_up[part])
-                gated, upped = gate_up[part].chunk(2, -1)
-                torch.bmm(F.silu(gated) * upped, merged_down.mT, out=y[part])
-        ctx.save_for_backward(x, gates, gate, up, down, gate_up)
+            for part in _chunks(gates):
+                own = [_merge(gates[part], w, x.dtype) for w in (gate, up, down)]
+                torch.bmm(x[part], own[0].mT, out=gated[part])
+                torch.bmm(x[part], own[1].mT, out=upped[part])
+                torch.bmm(F.silu(gated[part]).mul_(upped[part]), own[2].mT, out=y[part])
+        ctx.save_for_backward(x, gates, gate, up, down, gated, upped)
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        x, gates, gate, up, down, gate_up = ctx.saved_tensors
-        (dy,) = grads
-        hidden = gate.shape[1]
-        chunk = _chunk(gate)
-        dx, dgates = torch.empty_like(x), torch.zeros_like(gates)
-        stacks = [stack.flatten(1) for stack in (gate, up, down)]
-        dstacks = [torch.zeros_like(stack) for stack in stacks]
+        x, gates, gate, up, down, all_gated, all_upped = ctx.saved_tensors
+        stacks, (all_dy,) = (gate, up, down), grads
+        dx, dgates = x.new_empty(x.shape), torch.zeros_like(gates)
+        dstacks = [torch.zeros_like(stack).flatten(1) for stack in stacks]
         with torch.autocast(x.device.type, enabled=False):
-            for start in range(0, x.shape[0], chunk):
-                part = slice(start, start + chunk)
-                both, merged_down = _merges(gates[part], (gate, up, down), x.dtype)
-                gated, upped = gate_up[part].chunk(2, -1)
-                active = F.silu(gated)
-                dhidden = torch.bmm(dy[part], merged_down)
-                dmerged_down = torch.bmm(dy[part].mT, active * upped)
-                dgate_up = torch.empty_like(gate_up[part])
-                torch.mul(dhidden, active, out=dgate_up[..., hidden:])
-                dgate_up[..., :hidden] = torch.ops.aten.silu_backward(dhidden.mul_(upped), gated)
-                torch.bmm(dgate_up, both, out=dx[part])
-                dboth = torch.bmm(dgate_up.mT, x[part]).float().view(-1, 2, stacks[0].shape[1])
-                dmerged = (dboth[:, 0], dboth[:, 1], dmerged_down.float().flatten(1))
-                for own, dstack, stack in zip(dmerged, dstacks, stacks, strict=True):
-                    torch.addmm(dstack, gates[part].T, own, out=dstack)
-                    torch.addmm(dgates[part], own, stack.T, out=dgates[part])
-        shaped = (d.view_as(w) for d, w in zip(dstacks, (gate, up, down), strict=True))
+            for part in _chunks(gates):
+                own = [_merge(gates[part], stack, x.dtype) for stack in stacks]
+                dy, gated, upped = all_dy[part], all_gated[part], all_upped[part]
+                active, dhidden = F.silu(gated), torch.bmm(dy, own[2])
+                dupped = dhidden * active
+                dgated = torch.ops.aten.silu_backward(dhidden.mul_(upped), gated)
+                torch.bmm(dgated, own[0], out=dx[part])
+                torch.baddbmm(dx[part], dupped, own[1], out=dx[part])
+                dmerged = (
+                    torch.bmm(dgated.mT, x[part]),
+                    torch.bmm(dupped.mT, x[part]),
+                    torch.bmm(dy.mT, active.mul_(upped)),
+                )
+                for found, dstack, stack in zip(dmerged, dstacks, stacks, strict=True):
+                    flat = found.flatten(1)  # M (O I)
+                    dstack += gates[part].T.to(x.dtype) @ flat
+                    dgates[part] += (stack.flatten(1).to(x.dtype) @ flat.T).T
+        shaped = (d.view_as(w) for d, w in zip(dstacks, stacks, strict=True))
         return dx, dgates, *shaped
 
 
-def _chunk(gate: Tensor) -> int:
-    return max(CHUNK_NUMBERS // (3 * gate[0].numel()), 1)
+def _chunks(gates: Tensor) -> list[slice]:
+    """Cut the groups so that merges of a chunk take little more than the experts themselves."""
+    size = max(LEAST_GROUPS, 2 * gates.shape[1])
+    return [slice(start, start + size) for start in range(0, gates.shape[0], size)]
