@@ -251,16 +251,20 @@ def test_balance_loss_lowers_the_overloaded_expert(form, k):
 
 
 def test_balance_loss_by_hand():
-    """Two tokens of expert 0, one of expert 1: f = (2/3, 1/3)."""
-    logits = torch.tensor([[[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]]])
+    """Two tokens of expert 0, one of expert 1: f = (2/3, 1/3), which the gradient passes by."""
+    logits = torch.tensor([[[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]]], requires_grad=True)
     probabilities = logits.softmax(-1)
     values, chosen = probabilities.topk(1)
     routing = Routing(logits, torch.zeros_like(logits).scatter(-1, chosen, values), chosen)
     p = probabilities.mean((0, 1))
-    torch.testing.assert_close(balance_loss(routing, "tokens"), 2 * (2 * p[0] + p[1]) / 3)
     u0 = (probabilities[0, 0, 0] + probabilities[0, 1, 0]) / 3
     u1 = probabilities[0, 2, 1] / 3
-    torch.testing.assert_close(balance_loss(routing, "gates"), 2 * (u0 * p[0] + u1 * p[1]))
+    wanted = {"tokens": 2 * (2 * p[0] + p[1]) / 3, "gates": 2 * (u0 * p[0] + u1 * p[1])}
+    for form, by_hand in wanted.items():
+        loss = balance_loss(routing, form)
+        torch.testing.assert_close(loss, by_hand)
+        got, want = (torch.autograd.grad(x, logits, retain_graph=True) for x in (loss, by_hand))
+        torch.testing.assert_close(got, want)
 
 
 def test_z_loss_by_hand():
