@@ -232,7 +232,7 @@ def test_balance_of_groups_is_the_mean_of_their_losses(form):
         alone = torch.stack([balance_loss(part, form) for part in parts]).mean()
         torch.testing.assert_close(balance_loss(routing, form, rows), alone)
     assert not torch.allclose(balance_loss(routing, form, 1), balance_loss(routing, form))
-    with pytest.raises(ValueError, match="micro_batch_sequences must divide .* 6 .*, got 4"):
+    with pytest.raises(ValueError, match=r"micro_batch_sequences must divide .* 6 .*, got 4"):
         balance_loss(routing, form, 4)
 
 
