@@ -1,5 +1,6 @@
 """`bam-lab plan`: what an ablation will cost, before anything runs."""
 
+from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from rich.table import Table
 from bam_lab.cli import options
 from bam_lab.cli.output import amount, console, duration, print_json, size, table
 from bam_lab.record.store import Store, store_root
+from bam_lab.spec.experts import is_trained
+from bam_lab.spec.methods import DenseMethod
 
 if TYPE_CHECKING:
     from bam_lab.cli.planning import Plan, StageRow
@@ -53,6 +56,8 @@ def show(made: "Plan", out: Console) -> None:
     out.print(_models(made, wide=out.width >= 100))
     out.print(f"{LEGEND}\n", style="dim")
     out.print(_experts(made))
+    for line in _notes(made):
+        out.print(line)
     out.print()
     out.print(_stages(made))
     _totals(made, out)
@@ -61,6 +66,17 @@ def show(made: "Plan", out: Console) -> None:
 def is_done(made: "Plan") -> bool:
     """Say whether nothing is left to run."""
     return all(row.done for row in made.stages)
+
+
+def _notes(made: "Plan") -> Iterator[str]:
+    """Say what the tables do not: other widths, and arms that no match can reach."""
+    for arm, method in made.resolved.arms.items():
+        if isinstance(method, DenseMethod) and method.ffn_dim is not None:
+            yield f"{arm}: a dense model with ffn_dim {method.ffn_dim}."
+    untrained = [arm for arm, method in made.resolved.arms.items() if not is_trained(method)]
+    if untrained:
+        verb = "are" if len(untrained) > 1 else "is"
+        yield f"{', '.join(untrained)} {verb} not trained, so outside the match."
 
 
 def _match(made: "Plan") -> str:
