@@ -30,6 +30,9 @@ class SparseUpcycling(TrainedModule):
         layers: str = "every_other",
         ffn_router: RouterSpec = TOP_2,
         copy_noise_std: float = 0.0,
+        reinit_share: float = 0.0,
+        granularity: int = 1,
+        copied_experts: int | None = None,
         balance_loss: BalanceLoss | None = BALANCE,
         z_loss: float = 0.0,
         rng_seed: int = 0,
@@ -37,7 +40,9 @@ class SparseUpcycling(TrainedModule):
     ) -> Self:
         """Copy the seed model's FFN; `layers` as in the spec: all, every_other or last_<n>.
 
-        `rng_seed` draws the routers, and the noise on copies.
+        `reinit_share` is Drop-Upcycling's, `granularity` cuts each copy into that many experts,
+        `copied_experts` is how many are copies at all. `rng_seed` draws the routers, and what is
+        drawn of copies.
         """
         method = SparseUpcyclingMethod(
             method="sparse_upcycling",
@@ -45,6 +50,9 @@ class SparseUpcycling(TrainedModule):
             layers=layers,
             ffn_router=ffn_router,
             copy_noise_std=copy_noise_std,
+            reinit_share=reinit_share,
+            granularity=granularity,
+            copied_experts=copied_experts,
             balance_loss=balance_loss,
             z_loss=z_loss,
         )

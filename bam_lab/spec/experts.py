@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import assert_never
 
+from bam_lab.spec.layouts import copy_misfits, layout_misfits
 from bam_lab.spec.methods import (
     AverageMethod,
     BAMMethod,
@@ -75,21 +76,29 @@ def experts_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
     match method:
         case DenseMethod():
             return ("seed_model",)
-        case SparseUpcyclingMethod(num_experts=count) | CopiesOrExperts(num_experts=int(count)):
+        case SparseUpcyclingMethod():
+            copied = method.copied_experts or method.num_experts
+            copies = _parts("seed_model", method.granularity) * copied
+            return copies + ("scratch",) * (num_experts_of(method, 1) - len(copies))
+        case CopiesOrExperts(num_experts=int(count)):
             return ("seed_model",) * count
         case BTXMethod(expert_layout="split", chunks=int(chunks)):
-            parts = range(1, chunks + 1)
             names = method.experts or tuple(recipe_experts)
-            return tuple(f"{name}[{part}/{chunks}]" for name in names for part in parts)
+            return tuple(part for name in names for part in _parts(name, chunks))
         case BTXMethod(expert_layout="blended"):
-            total = len(method.experts or recipe_experts)
-            return tuple(f"blend[{part}/{total}]" for part in range(1, total + 1))
+            return _parts("blend", len(method.experts or recipe_experts))
         case LoryToSparseMethod():
             return experts_of(method.lory, recipe_experts)
         case BTXMethod() | BAMMethod() | CopiesOrExperts() | AverageMethod() | BTMMethod():
             return method.experts or tuple(recipe_experts)
         case _:
             assert_never(method)
+
+
+def _parts(name: str, parts: int) -> tuple[str, ...]:
+    return (
+        tuple(f"{name}[{part}/{parts}]" for part in range(1, parts + 1)) if parts > 1 else (name,)
+    )
 
 
 def listed(experts: Sequence[str]) -> str:
@@ -102,6 +111,8 @@ def sources_of(method: MethodSpec, recipe_experts: Sequence[str]) -> tuple[str, 
     """Return the dense models that an arm reads, in order; none for one that starts anew."""
     if isinstance(method, BTXMethod):
         return method.experts or tuple(recipe_experts)
+    if copies_seed(method):
+        return ("seed_model",)
     names = experts_of(method, recipe_experts)
     return names[: num_sources(method, len(names))]
 
@@ -134,7 +145,9 @@ def num_experts_of(method: MethodSpec, sources: int) -> int:
     match method:
         case DenseMethod() | AverageMethod():
             return 1
-        case SparseUpcyclingMethod(num_experts=count) | CopiesOrExperts(num_experts=int(count)):
+        case SparseUpcyclingMethod():
+            return method.num_experts * method.granularity
+        case CopiesOrExperts(num_experts=int(count)):
             return count
         case BTXMethod(expert_layout="split", chunks=int(chunks)):
             return sources * chunks
@@ -148,7 +161,7 @@ def num_experts_of(method: MethodSpec, sources: int) -> int:
 
 def ffn_parts(method: MethodSpec) -> int:
     """Return into how many experts one FFN is cut, so that each has ffn_dim / that."""
-    return getattr(method, "chunks", None) or 1
+    return getattr(method, "chunks", None) or getattr(method, "granularity", 1)
 
 
 def expert_tensors(method: MethodSpec, num_layers: int) -> frozenset[str]:
@@ -173,6 +186,11 @@ def hash_router(method: MethodSpec) -> HashRouter | None:
     """Return the hash that sends tokens to the method's FFN experts, if it is one."""
     router = getattr(method, "ffn_router", None)
     return router if isinstance(router, HashRouter) else None
+
+
+def has_bias(method: MethodSpec) -> bool:
+    """Return whether a bias balances the load of the method's FFN experts."""
+    return getattr(getattr(method, "ffn_router", None), "bias_rate", None) is not None
 
 
 def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:
@@ -237,26 +255,8 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
                 f"{method.branch.lora.rank}. Lower it.",
             )
     if isinstance(method, BTXMethod):
-        yield from _layout_misfits(method, model, num_experts)
+        yield from layout_misfits(method, model, num_experts)
+    if isinstance(method, SparseUpcyclingMethod):
+        yield from copy_misfits(method, model)
     if isinstance(method, LoryMethod | SegmentMoEMethod):
         yield from segment_misfits(method, model)
-
-
-def _layout_misfits(
-    method: BTXMethod, model: ModelSpec, num_experts: int
-) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with how the dense models' FFNs are laid out as experts."""
-    layout, chunks = method.expert_layout, method.chunks
-    if (layout == "split") != (chunks is not None):
-        yield (
-            "chunks",
-            f"must be given with expert_layout: split, and only there, got {chunks} with {layout}.",
-        )
-    elif chunks is not None and model.ffn_dim % chunks:
-        yield "chunks", f"must divide ffn_dim {model.ffn_dim}, got {chunks}."
-    if layout == "blended" and model.ffn_dim % num_experts:
-        yield (
-            "expert_layout",
-            f"must not be blended where the number of experts {num_experts} does not divide "
-            f"ffn_dim {model.ffn_dim}. Use whole or split.",
-        )

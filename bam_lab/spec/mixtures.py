@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, Spec
+from bam_lab.spec.base import NonNegativeFloat, PositiveFloat, PositiveInt, Share, Spec
 from bam_lab.spec.branches import BranchSpec
 from bam_lab.spec.routers import AttentionRouterSpec, BalanceLoss, RouterSpec
 
@@ -92,6 +92,13 @@ class SparseUpcyclingMethod(Spec):
             second on (the paper's for language); `last_<n>` (its choice for vision, App. B.4).
         start: `seed_model`, or `scratch` for the same mixture from a random initialisation.
         copy_noise_std: standard deviation of normal noise on each copy; 0 makes them identical.
+        reinit_share: share of each copy's hidden channels that is drawn anew, each copy's own, from
+            the statistics of the weights it replaces (arXiv:2502.19261 §3; 0.5 and 1.0 there).
+        granularity: into how many experts each copy is cut, so that there are num_experts *
+            granularity of ffn_dim / granularity. The parts of a copy share their router row at the
+            start, so that they are chosen together (arXiv:2410.07524 §2.3, virtual groups), and
+            their down projections are multiplied by granularity.
+        copied_experts: how many experts are copies, the rest drawn anew (App. B.5); None for all.
         router_init_std: standard deviation of the routers' normal initialisation.
     """
 
@@ -101,6 +108,9 @@ class SparseUpcyclingMethod(Spec):
     ffn_router: RouterSpec
     start: Start = "seed_model"
     copy_noise_std: NonNegativeFloat = 0.0
+    reinit_share: Share = 0.0
+    granularity: PositiveInt = 1
+    copied_experts: PositiveInt | None = None
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     z_loss: NonNegativeFloat = 0.0
     router_init_std: PositiveFloat = 0.02

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from bam_lab.spec.experts import starts_anew
-from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec
 from bam_lab.spec.segments import CopiesOrExperts
 
 
@@ -21,12 +21,13 @@ def origin_problems(method: MethodSpec, sources: Sequence[str]) -> Iterator[tupl
                 "must not be scratch where dense experts are mixed: none is read. Give "
                 "num_experts, or take start out.",
             )
-        if isinstance(method, SparseUpcyclingMethod) and method.copy_noise_std:
-            yield (
-                "copy_noise_std",
-                f"must not be given with start: scratch, got {method.copy_noise_std}: nothing is "
-                "copied. Remove one.",
-            )
+        for key in ("copy_noise_std", "reinit_share", "copied_experts"):
+            if value := getattr(method, key, None):
+                yield (
+                    key,
+                    f"must not be given with start: scratch, got {value}: nothing is copied. "
+                    "Remove one.",
+                )
     frozen = isinstance(method, BTXMethod | BAMMethod) and method.frozen_experts
     layout = method.expert_layout if isinstance(method, BTXMethod) else "whole"
     if frozen and layout == "whole" and len(set(sources)) == 1:

@@ -27,7 +27,8 @@ def upcycle(
     """Return the state of the model that `method` makes of dense models of shape `spec`.
 
     `experts` are the dense states that are read, in router-column order; `generator` draws the
-    routers, in the table's order, and then the noise of copies, so that noise moves no router.
+    routers, in the table's order, then the noise of copies, then the channels that are drawn anew,
+    so that these move no router.
     `token_counts` are the tokens' frequencies, for a hash that balances them.
 
     Raises:
@@ -42,6 +43,7 @@ def upcycle(
         count = num_experts_of(method, len(experts))
         tokens = hash_table(router, count, made["embedding"], token_counts)
         made |= {name: tokens.clone() for name, origin in table.items() if origin.op == "hash"}
+    redraw_channels(made, table, generator)
     return {name: made[name] for name in table}
 
 
@@ -54,9 +56,8 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
     match origin.op:
         case "take":
             return tensors[0].clone()
-        case "copy":
-            noise = torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
-            return tensors[0] + noise.to(tensors[0].device)
+        case "copy" | "reinit":
+            return copies(tensors, origin, generator)
         case "mean":
             return mean(tensors, origin.weights)
         case "stack":
@@ -64,9 +65,13 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
         case "blend":
             return blend(tensors, origin)
         case "init":
-            return torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
+            rows = (origin.shape[0] // origin.repeat, *origin.shape[1:])
+            drawn = torch.empty(rows).normal_(0.0, origin.std, generator=generator)
+            return drawn.repeat_interleave(origin.repeat, 0)
         case "ones":
             return torch.ones(origin.shape)
+        case "zeros":
+            return torch.zeros(origin.shape)
         case "hash":
             raise AssertionError("made of the whole model: upcycle")
         case _:
@@ -77,6 +82,45 @@ def piece(experts: Sequence[State], source: Source) -> Tensor:
     """Return a source tensor, or the part of it that is asked for."""
     tensor, cut = experts[source.expert][source.tensor].detach(), source.cut
     return tensor if cut is None else tensor.chunk(cut.parts, cut.axis)[cut.part]
+
+
+def copies(tensors: Sequence[Tensor], origin: Origin, generator: torch.Generator) -> Tensor:
+    """Copy a tensor, or its parts in turn, into every expert; draw the experts that are not copies.
+
+    The channels that a `reinit` draws anew are another step: a module's tensors share them.
+    """
+    noise = torch.empty(origin.shape).normal_(0.0, origin.std, generator=generator)
+    parts = torch.stack(list(tensors)) * origin.scale
+    made = parts.repeat(origin.shape[0] // len(parts), *(1 for _ in tensors[0].shape))
+    made = made + noise.to(made.device)
+    if origin.anew:
+        made[-origin.anew :].normal_(0.0, origin.anew_std, generator=generator)
+    return made
+
+
+def redraw_channels(
+    tensors: Mapping[str, Tensor], table: Mapping[str, Origin], generator: torch.Generator
+) -> None:
+    """Draw anew a share of each copy's hidden channels, in place (arXiv:2502.19261 §3).
+
+    Each copy has channels of its own, the same in all tensors of its FFN: rows of gate and up,
+    columns of down. They are drawn from a normal distribution with the mean and the standard
+    deviation of the weights that they replace.
+    """
+    modules = [name.removesuffix(".down") for name in tensors if name.endswith(".ffn.down")]
+    for module in modules:
+        down = table[f"{module}.down"]
+        if down.op != "reinit":
+            continue
+        width, copied = down.shape[-1], down.shape[0] - down.anew
+        for expert in range(copied):
+            order = torch.randperm(width, generator=generator)
+            channels = order[: int(down.reinit_share * width)]
+            for name, axis in (("gate", 0), ("up", 0), ("down", 1)):
+                own = tensors[f"{module}.{name}"][expert]
+                old = own.index_select(axis, channels)
+                new = torch.empty_like(old).normal_(generator=generator)
+                own.index_copy_(axis, channels, new * old.std() + old.mean())
 
 
 def blend(tensors: Sequence[Tensor], origin: Origin) -> Tensor:

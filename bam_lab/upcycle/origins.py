@@ -20,8 +20,9 @@ from typing import Literal
 from bam_lab.spec.experts import (
     copies_seed,
     expert_tensors,
-    hash_router,
     ffn_parts,
+    has_bias,
+    hash_router,
     num_experts_of,
     num_sources,
     routed_modules,
@@ -39,8 +40,8 @@ from bam_lab.spec.methods import (
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
-Op = Literal["take", "copy", "mean", "stack", "blend", "init", "ones", "hash"]
-EXPERT_OPS: tuple[Op, ...] = ("stack", "copy", "blend")
+Op = Literal["take", "copy", "reinit", "mean", "stack", "blend", "init", "ones", "zeros", "hash"]
+EXPERT_OPS: tuple[Op, ...] = ("stack", "copy", "reinit", "blend")
 """Those that give the target a leading expert axis."""
 
 
@@ -67,12 +68,19 @@ class Origin:
     """Say how one target tensor is made.
 
     Attributes:
-        op: `take` the only source as it is; `copy` it into every expert on a new first axis, each
-            copy with normal noise of `std`; `mean` of the sources, by `weights` where given;
-            `stack` them in router-column order on a new first axis; `blend`: stack after joining,
-            for each expert in turn, one cut of every model; `init` from a normal distribution with `std`; `ones`;
-            `hash`: the table of a hash router, made of the target's own embedding.
+        op: `take` the only source as it is; `copy` it into every expert on a new first axis, its
+            cuts in turn, each with normal noise of `std`; `reinit`: the same, then a share of each
+            copy's hidden channels drawn anew from the statistics of what they were; `mean` of the
+            sources, by `weights` where given; `stack` them in router-column order on a new first
+            axis; `blend`: stack after joining, for each expert in turn, one cut of every model;
+            `init` from a normal distribution with `std`; `ones`, `zeros`; `hash`: the table of a
+            hash router, made of the target's own embedding.
         shape: of the target.
+        scale: factor on copies.
+        anew, anew_std: how many experts, the last ones, are drawn from a normal distribution
+            instead of copied.
+        reinit_share: that share, where `op` is `reinit`.
+        repeat: how many neighbouring rows of an `init` are alike.
     """
 
     op: Op
@@ -80,6 +88,16 @@ class Origin:
     shape: Shape
     std: float = 0.0
     weights: tuple[float, ...] = ()
+    scale: float = 1.0
+    anew: int = 0
+    anew_std: float = 0.0
+    reinit_share: float = 0.0
+    repeat: int = 1
+
+    @property
+    def drawn(self) -> bool:
+        """Return whether another generator would give other numbers."""
+        return self.op in ("init", "reinit") or self.std > 0 or self.anew > 0
 
 
 def dense_shapes(spec: ModelSpec) -> dict[str, Shape]:
@@ -121,7 +139,6 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
     count = num_experts_of(method, len(experts))
     assert len(experts) == num_sources(method, count), f"too many models: {list(experts)}"
     stacked = expert_tensors(method, spec.num_layers)
-    noise = method.copy_noise_std if isinstance(method, SparseUpcyclingMethod) else 0.0
     table = {}
     for name, shape in dense_shapes(spec).items():
         sources = tuple(Source(i, name) for i in range(len(experts)))
@@ -130,7 +147,7 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
             continue
         match name in stacked, isinstance(method, DenseMethod) or copies_seed(method):
             case True, True:
-                table[name] = Origin("copy", sources, (count, *shape), noise)
+                table[name] = _copied(method, spec, name, shape, count)
             case True, False:
                 table[name] = _stacked(method, name, shape, len(experts))
             case False, True:
@@ -144,7 +161,11 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
             continue
         slots = (method.slots_per_expert,) if isinstance(method, SoftMoEMethod) else ()
         shape = (count, *slots, spec.dim)
-        table[f"{module}.router"] = Origin("init", (), shape, method.router_init_std)
+        # Parts of one copy are chosen together at the start; from scratch there is no copy.
+        rows = 1 if starts_anew(method) else getattr(method, "granularity", 1)
+        table[f"{module}.router"] = Origin("init", (), shape, method.router_init_std, repeat=rows)
+        if module.endswith(".ffn") and has_bias(method):
+            table[f"{module}.bias"] = Origin("zeros", (), (count,))
     return table
 
 
@@ -168,6 +189,26 @@ def _stacked(method: MethodSpec, name: str, shape: Shape, models: int) -> Origin
     cuts = [(i, Cut(axis, n, parts)) for i in range(models) for n in range(parts)]
     own = _divided(shape, axis, parts)
     return Origin("stack", tuple(Source(i, name, cut) for i, cut in cuts), (len(cuts), *own))
+
+
+def _copied(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, count: int) -> Origin:
+    """Return the experts made of copies of tensor `name` of the seed model, whole or cut."""
+    if not isinstance(method, SparseUpcyclingMethod):
+        return Origin("copy", (Source(0, name),), (count, *shape))
+    parts, axis = method.granularity, _hidden_axis(name)
+    cuts = [Cut(axis, n, parts) for n in range(parts)] if parts > 1 else [None]
+    copied = method.copied_experts or method.num_experts
+    return Origin(
+        "reinit" if method.reinit_share else "copy",
+        tuple(Source(0, name, cut) for cut in cuts),
+        (count, *_divided(shape, axis, parts)),
+        method.copy_noise_std,
+        # A token's gates are shared by the parts of a copy, so that each would weigh 1 / parts.
+        scale=float(parts) if name.endswith(".down") else 1.0,
+        anew=count - copied * parts,
+        anew_std=spec.init_std,
+        reinit_share=method.reinit_share,
+    )
 
 
 def _drawn(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, experts: int) -> Origin:

@@ -45,8 +45,7 @@ def coverage(model: Transformer, sources: Sequence[State]) -> dict[str, Any]:
     if sources:
         even = torch.ones(model.spec.vocab_size, dtype=torch.long)  # frequencies, for a hash alone
         made = upcycle(model.method, model.spec, sources, torch.Generator().manual_seed(0), even)
-        made_anew = ("init", "hash")
-        fixed = [n for n, origin in table.items() if origin.op not in made_anew and not origin.std]
+        fixed = [n for n, origin in table.items() if origin.op != "hash" and not origin.drawn]
         differing = [name for name in fixed if not torch.equal(made[name], state[name])]
     return {
         "tensors": len(table),

@@ -72,6 +72,7 @@ def sample(estimator="soft_value", soft_first_layer=False, **settings) -> Sample
 FFN_ROUTERS: dict[str, RouterSpec] = {
     "top-1-capacity": top_k(1, capacity_factor=1.0),
     "top-2-renormalized-capacity": top_k(2, renormalize=True, capacity_factor=2.0),
+    "top-2-bias": top_k(2, bias_rate=0.001),
     "sample": sample(),
     "sample-soft-first": sample(soft_first_layer=True),
     "straight-through": sample("straight_through"),
@@ -95,8 +96,9 @@ def bam(kv, attention: RouterSpec, ffn: RouterSpec = ROUTERS["top-1"], **setting
 
 
 def sparse_upcycling(layers, ffn: RouterSpec = ROUTERS["top-2"], **settings):
+    settings = {"num_experts": EXPERTS} | settings
     return SparseUpcyclingMethod(
-        method="sparse_upcycling", num_experts=EXPERTS, layers=layers, ffn_router=ffn, **settings
+        method="sparse_upcycling", layers=layers, ffn_router=ffn, **settings
     )
 
 
@@ -142,6 +144,14 @@ METHODS |= {
     "bam-shared-frozen-top-2": bam("shared", top_k(2), frozen_experts=True),
     "bam-per_expert-frozen-top-1": bam("per_expert", top_k(1), frozen_experts=True),
     "sparse_upcycling-scratch-top-2": sparse_upcycling("every_other", start="scratch"),
+    "sparse_upcycling-drop-top-2-renormalized": sparse_upcycling(
+        "all", top_k(2, True), reinit_share=0.5
+    ),
+    "sparse_upcycling-fine-soft": sparse_upcycling("all", SOFT, num_experts=2, granularity=2),
+    "sparse_upcycling-fine-top-2-renormalized": sparse_upcycling(
+        "every_other", top_k(2, True), num_experts=2, granularity=2
+    ),
+    "sparse_upcycling-partly-top-2": sparse_upcycling("every_other", copied_experts=2),
     "lory-scratch-uniform": lory("uniform", num_experts=EXPERTS, start="scratch"),
 }
 
@@ -210,10 +220,13 @@ def draws_noise(method: MethodSpec) -> bool:
 def keeps_copies(method: MethodSpec) -> bool:
     """Return whether a mixture of equal models is that model.
 
-    Where an expert is a part of a model, those that a token does not choose are missing.
+    Where an expert is a part of a model, those that a token does not choose are missing; the parts
+    of a copy are chosen together, as long as its router's rows are alike.
     """
+    drawn = getattr(method, "reinit_share", 0) or getattr(method, "copied_experts", None)
     whole = getattr(method, "expert_layout", "whole") == "whole"
-    return keeps_scale(method) and whole and "copies" not in broken_identities(method)
+    known = "copies" in broken_identities(method)
+    return keeps_scale(method) and whole and not drawn and not known
 
 
 def shape(block: str = "parallel", **changes) -> ModelSpec:
