@@ -57,6 +57,15 @@ def test_a_balanced_hash_reads_token_counts():
     assert set(parts) == {"loss", "entropy_ffn", "load_max_ffn"} and parts["entropy_ffn"] == 0
 
 
+def test_a_training_step_moves_the_biases_and_scoring_does_not():
+    module = BTX.from_experts(dense(), ffn_router=top_k(1, bias_rate=0.1), balance_loss=None)
+    biases = [layer.ffn.bias for layer in module.model.layers]
+    module(text())
+    assert all((bias == 0).all() for bias in biases)
+    module.training_step(text(), 0)
+    assert all(bias.abs().max() == 0.1 for bias in biases)
+
+
 def test_a_step_draws_its_own_noise():
     """The same for a step that is done again, another for the next."""
     module = BTX.from_experts(dense(), ffn_router=SAMPLE_TOP_1, balance_loss=None)
@@ -140,6 +149,18 @@ def test_frozen_experts_keep_their_weights_through_a_step(decay):
         for name, parameter in module.model.named_parameters():
             assert torch.equal(parameter, before[name]) == (name in frozen), name
             assert (id(parameter) in held) == (name not in frozen), name
+
+
+def test_copies_of_the_seed_model_need_not_be_whole():
+    seed_model = Dense.from_scratch(shape())
+    fine = SparseUpcycling.from_seed(
+        seed_model, 3, layers="all", granularity=2, ffn_router=top_k(4, renormalize=True)
+    )
+    assert fine.model.layers[0].ffn.gate.shape == (6, 12, 16)
+    torch.testing.assert_close(fine(text()), seed_model(text()))
+    drop = SparseUpcycling.from_seed(seed_model, 3, layers="all", reinit_share=0.5)
+    partly = SparseUpcycling.from_seed(seed_model, 3, layers="all", copied_experts=2)
+    assert (drop.model.method.reinit_share, partly.model.method.copied_experts) == (0.5, 2)
 
 
 def test_a_mixture_from_scratch_reads_no_model():

@@ -28,6 +28,16 @@ LORY = "method: lory, segment_len: 64, first_segment: uniform"
         (BLENDED, tuple(f"blend[{i}/4]" for i in (1, 2, 3, 4)), RECIPE),
         (sparse_upcycling("all"), ("seed_model",) * 4, ("seed_model",)),
         (sparse_upcycling("all", start="scratch"), ("scratch",) * 4, ()),
+        (
+            sparse_upcycling("all", num_experts=2, granularity=2),
+            ("seed_model[1/2]", "seed_model[2/2]") * 2,
+            ("seed_model",),
+        ),
+        (
+            sparse_upcycling("all", copied_experts=3),
+            ("seed_model", "seed_model", "seed_model", "scratch"),
+            ("seed_model",),
+        ),
         (METHODS["lory-scratch-uniform"], ("scratch",) * 4, ()),
     ],
 )
@@ -72,6 +82,22 @@ def test_the_number_of_experts_gives_the_number_of_models(name):
         (
             "method: btx, frozen_experts: true, experts: [code, code]",
             "frozen_experts must be false where every expert is code",
+        ),
+        (
+            f"method: sparse_upcycling, num_experts: 4, layers: all, reinit_share: 0.5, {SCRATCH}",
+            "reinit_share must not be given with start: scratch, got 0.5",
+        ),
+        (
+            "method: sparse_upcycling, num_experts: 4, layers: all, copied_experts: 4",
+            "copied_experts must be below num_experts 4, got 4",
+        ),
+        (
+            "method: sparse_upcycling, num_experts: 4, layers: all, granularity: 4",
+            "granularity must divide top_k 2, got 4",
+        ),
+        (
+            "method: sparse_upcycling, num_experts: 4, layers: all, reinit_share: 1.5",
+            "reinit_share must be <= 1",
         ),
         (f"method: btx, {SCRATCH}", "start must be a known key"),
         ("method: sparse_upcycling, num_experts: 4, layers: all, frozen_experts: true", "known"),
