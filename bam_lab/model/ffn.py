@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group
-from bam_lab.model.layers import gelu_ffn, project, swiglu, to_compute
+from bam_lab.model.layers import gelu_ffn, project, sum_experts, swiglu, to_compute
 from bam_lab.model.router import Routing, check_router, route, route_by_hash
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import HashRouter, RouterSpec, SoftRouter
+from bam_lab.spec.routers import HashRouter, RouterSpec, SoftRouter, TopKRouter
 
 
 class FFN(nn.Module):
@@ -54,9 +54,14 @@ class GELUFFN(nn.Module):
 
 
 class FFNExperts(nn.Module):
-    """Hold E SwiGLUs, stacked, and their router: weights, or a table from token to expert."""
+    """Hold E SwiGLUs, stacked, and their router: weights, or a table from token to expert.
+
+    Attributes:
+        bias: of each expert, where load is balanced by one; `balance.py` moves it.
+    """
 
     hash: Tensor
+    bias: Tensor | None
 
     def __init__(self, spec: ModelSpec, router: RouterSpec, num_experts: int):
         """Allocate the weights, uninitialised."""
@@ -67,6 +72,8 @@ class FFNExperts(nn.Module):
             self.register_buffer("hash", torch.zeros(spec.vocab_size, dtype=torch.long))
         else:
             self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
+        biased = isinstance(router, TopKRouter) and router.bias_rate is not None
+        self.register_buffer("bias", torch.zeros(num_experts) if biased else None)
         self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
         self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
@@ -78,7 +85,7 @@ class FFNExperts(nn.Module):
         if isinstance(self.router_spec, HashRouter):
             routing = route_by_hash(context.tokens, self.hash, self.gate.shape[0])
         else:
-            routing = route(normed, self.router, self.router_spec, context.draw)
+            routing = route(normed, self.router, self.router_spec, context.draw, self.bias)
         if isinstance(self.router_spec, SoftRouter):
             return self._all(x, routing.gates), routing
         return self._chosen(x, routing), routing
@@ -86,8 +93,7 @@ class FFNExperts(nn.Module):
     def _all(self, x: Tensor, gates: Tensor) -> Tensor:
         gated, upped = project(x, self.gate, self.up)
         hidden = (F.silu(gated) * upped).view(*x.shape[:2], self.gate.shape[0], -1)  # B T E F
-        hidden = to_compute(hidden * gates.unsqueeze(-1)).flatten(2)
-        return F.linear(hidden, self.down.transpose(0, 1).flatten(1))
+        return sum_experts(to_compute(hidden * gates.unsqueeze(-1)), self.down)
 
     def _chosen(self, x: Tensor, routing: Routing) -> Tensor:
         active = routing.chosen.shape[-1]

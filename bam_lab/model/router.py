@@ -75,22 +75,31 @@ def route(
     weight: Float[Tensor, "E D"],
     router: RouterSpec,
     draw: Draw | None = None,
+    bias: Float[Tensor, " E"] | None = None,
 ) -> Routing:
-    """Route every token of `x` (float32, as the norm left it); `draw` marks a training pass."""
+    """Route every token of `x` (float32, as the norm left it); `draw` marks a training pass.
+
+    `bias` is what top-k adds to the scores that choose.
+    """
     with torch.autocast(x.device.type, enabled=False):
         logits = F.linear(x.float(), weight.float())  # B T E
-    return select(logits, router, draw)
+    return select(logits, router, draw, bias)
 
 
-def select(logits: Float[Tensor, "B T E"], router: RouterSpec, draw: Draw | None = None) -> Routing:
+def select(
+    logits: Float[Tensor, "B T E"],
+    router: RouterSpec,
+    draw: Draw | None = None,
+    bias: Float[Tensor, " E"] | None = None,
+) -> Routing:
     """Choose experts and weigh them by logits of tokens, or of segments."""
     match router:
         case SoftRouter():
             return Routing(logits, logits.softmax(-1), everyone(logits))
         case TopKRouter(capacity_factor=float(factor)) if draw is not None:
-            return limit(top_k(logits, router.top_k, router.renormalize), factor)
+            return limit(top_k(logits, router.top_k, router.renormalize, bias), factor)
         case TopKRouter():
-            return top_k(logits, router.top_k, router.renormalize)
+            return top_k(logits, router.top_k, router.renormalize, bias)
         case SampleRouter():
             return sample(logits, router, draw)
         case ExpertChoiceRouter() if draw is None:
@@ -103,9 +112,22 @@ def select(logits: Float[Tensor, "B T E"], router: RouterSpec, draw: Draw | None
             assert_never(router)
 
 
-def top_k(logits: Float[Tensor, "B T E"], count: int, renormalize: bool) -> Routing:
-    """Send each token to the `count` experts of the largest logits."""
-    if renormalize:
+def top_k(
+    logits: Float[Tensor, "B T E"],
+    count: int,
+    renormalize: bool,
+    bias: Float[Tensor, " E"] | None = None,
+) -> Routing:
+    """Send each token to the `count` experts of the largest logits.
+
+    With a bias, of the largest probability and bias together; gates do without it.
+    """
+    if bias is not None:
+        scores = logits.softmax(-1)
+        chosen = (scores + bias).topk(count, dim=-1).indices
+        values = (logits if renormalize else scores).gather(-1, chosen)
+        values = values.softmax(-1) if renormalize else values
+    elif renormalize:
         best, chosen = logits.topk(count, dim=-1)
         values = best.softmax(-1)
     else:

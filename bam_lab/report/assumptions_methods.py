@@ -137,7 +137,9 @@ def _router(router: Any) -> Any:
             return "softmax over all experts"
         case {"select": "top_k", "renormalize": renormalize, "top_k": top_k}:
             order = "top-k, then softmax" if renormalize else "softmax, then top-k"
-            return f"{order}, k = {top_k}"
+            rate = router.get("bias_rate")
+            bias = f", chosen with a bias that moves by {rate:g} a step" if rate else ""
+            return f"{order}, k = {top_k}{bias}"
         case {"select": "sample", "estimator": estimator, "soft_first_layer": soft_first}:
             first = ", soft in the first layer" if soft_first else ""
             return f"Gumbel-softmax sample of one ({estimator}){first}"

@@ -30,6 +30,9 @@ class TopKRouter(Spec):
             dropped: not computed, their gate 0. An even load needs `top_k` or more. Switch drops at
             inference too; here nothing is dropped there, since a generated token must not depend on
             its neighbours. None is no limit.
+        bias_rate: Loss-free balancing (arXiv:2408.15664 §3; 0.001 there): a bias of each expert is
+            added to the scores that choose, not to the gates; after each training step it moves by
+            this much against the expert's load. None is no bias.
     """
 
     score: Literal["softmax"]
@@ -37,6 +40,7 @@ class TopKRouter(Spec):
     top_k: PositiveInt
     renormalize: bool
     capacity_factor: PositiveFloat | None = None
+    bias_rate: PositiveFloat | None = None
 
 
 class SampleRouter(Spec):

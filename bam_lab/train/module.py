@@ -10,6 +10,7 @@ import lightning
 import torch
 from torch import Tensor
 
+from bam_lab.model.balance import move_biases
 from bam_lab.model.context import Draw
 from bam_lab.model.facts import routing_facts
 from bam_lab.model.losses import next_token_loss, router_losses, weigh
@@ -41,6 +42,7 @@ class TrainedModule(lightning.LightningModule):
         Among these, `loss` is the nats a token alone.
         """
         output = self.model(batch[:, :-1], self._draw())
+        move_biases(self.model, output)  # for the next step: this one's choices are made
         nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
         extra = router_losses(output, self.model.method)
         parts = {"loss": nll} | extra | routing_facts(output)

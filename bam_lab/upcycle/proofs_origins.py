@@ -126,7 +126,8 @@ def _multiply(module: nn.Module, scale: Tensor) -> Any:
 def _permutation(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
     order = list(range(probe.num_experts))[::-1]
     stacked, state = _stacked(probe), probe.state_dict()
-    moved = {n: t[order] for n, t in state.items() if n in stacked or n.endswith(".router")}
+    rows = (".router", ".bias")
+    moved = {n: t[order] for n, t in state.items() if n in stacked or n.endswith(rows)}
     places = torch.tensor(order).argsort()
     moved |= {n: places[t] for n, t in state.items() if n.endswith(".hash")}
     other = build(probe.spec, probe.method, probe.num_experts, state | moved)

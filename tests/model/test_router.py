@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from bam_lab.errors import SpecError
+from bam_lab.model.balance import move_biases
 from bam_lab.model.context import Draw
+from bam_lab.model.facts import routing_facts
 from bam_lab.model.ffn import FFNExperts
 from bam_lab.model.losses import balance_loss, z_loss
 from bam_lab.model.router import Routing, route, route_by_hash
@@ -18,10 +20,12 @@ from tests.model.cases import (
     ROUTERS,
     SOFT,
     bam,
+    btx,
     expert_choice,
     model_of,
     sample,
     shape,
+    sparse_upcycling,
     text,
     top_k,
 )
@@ -144,6 +148,48 @@ def test_experts_do_not_choose_at_inference():
     other = random_routing(top_k(2))
     assert one.kept is None
     assert torch.equal(one.gates, other.gates) and torch.equal(one.chosen, other.chosen)
+
+
+@pytest.mark.parametrize("renormalize", [True, False])
+def test_a_bias_chooses_and_does_not_weigh(renormalize):
+    """Probabilities (.6, .3, .1) and a bias of .25 for the last: it displaces the second of two."""
+    x = torch.tensor([[[0.6, 0.3, 0.1]]]).log()
+    router, bias = top_k(2, renormalize, bias_rate=0.1), torch.tensor([0.0, 0.0, 0.25])
+    routing = route(x, torch.eye(3), router, bias=bias)
+    assert set(routing.chosen[0, 0].tolist()) == {0, 2}
+    wanted = torch.tensor([0.6, 0.0, 0.1]) / (0.7 if renormalize else 1)
+    torch.testing.assert_close(routing.gates[0, 0], wanted)
+    unbiased = route(x, torch.eye(3), router, bias=torch.zeros(3))
+    torch.testing.assert_close(unbiased.gates, route(x, torch.eye(3), router).gates)
+
+
+def test_a_bias_moves_against_the_load_of_a_step():
+    """By its rate, whatever the excess, and in routed layers only."""
+    method = sparse_upcycling("every_other", top_k(1, bias_rate=0.25))
+    model, tokens = model_of(method), text()
+    output = model(tokens, draw())
+    load = torch.bincount(output.routings[1].ffn.chosen.flatten(), minlength=EXPERTS)
+    move_biases(model, output)
+    bias = model.layers[1].ffn.bias
+    assert torch.equal(bias, 0.25 * (load.float().mean() - load).sign())
+    assert bias.abs().max() > 0 and model(tokens).routings[1].ffn.chosen.shape[-1] == 1
+    assert "layers.1.ffn.bias" in model.state_dict() and "layers.0.ffn.bias" not in dict(
+        model.named_buffers()
+    )
+
+
+def test_bias_balances_without_a_loss():
+    """From one expert far ahead to near even shares, with the weights as they were."""
+    model, tokens = model_of(btx(top_k(1, bias_rate=0.02))), text()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.ffn.router *= 0.3
+    before = [routing_facts(model(tokens))["load_max_ffn"]]
+    for _ in range(60):
+        output = model(tokens, draw())
+        move_biases(model, output)
+    after = routing_facts(output)["load_max_ffn"]
+    assert after < 0.32 < before[0]
 
 
 def test_samples_follow_the_gumbel_softmax():

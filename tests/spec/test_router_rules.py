@@ -71,6 +71,10 @@ def test_what_can_be_said(arm: dict[str, object]) -> None:
     ("arm", "message"),
     [
         ({"ffn_router": TOP_1 | {"top_k": 5}}, "top_k must be at most the number of experts 4"),
+        (
+            {"ffn_router": TOP_1 | {"top_k": 4, "bias_rate": 0.001}},
+            "bias_rate must not be given where every token goes to every expert",
+        ),
         ({"ffn_router": TOP_1 | {"renormalize": True}}, "renormalize must be false with top_k 1"),
         (
             {"ffn_router": TOP_1 | {"capacity_factor": 4.0}},
@@ -144,7 +148,11 @@ def test_what_makes_no_sense_is_told_at_its_place(arm: dict[str, object], messag
     [
         (
             "arms.top-1.attention_router.capacity_factor=1.5",
-            "must not be given for attention experts, which have no such limit",
+            "capacity_factor must not be given for attention experts, which have none",
+        ),
+        (
+            "arms.top-1.attention_router.bias_rate=0.001",
+            "bias_rate must not be given for attention experts, which have none",
         ),
         (f"arms.soft.attention_router={HASH}".replace("'", ""), "attention_router"),
     ],

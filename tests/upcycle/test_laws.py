@@ -134,7 +134,7 @@ def test_copies_under_unrenormalised_top_k_are_scaled(block, k):
 def reordered(state, order):
     """Return the routers' columns, and the experts that hash tables name, in another order."""
     places = torch.tensor(order).argsort()
-    routers = {n: t[order] for n, t in state.items() if n.endswith("router")}
+    routers = {n: t[order] for n, t in state.items() if n.endswith(("router", "bias"))}
     return routers | {n: places[t] for n, t in state.items() if n.endswith("hash")}
 
 
