@@ -61,6 +61,16 @@ def test_an_arm_without_training_spends_nothing_and_is_not_matched(phase):
     assert (budgets["average"].match_ratio > 0) == (phase == "all")
 
 
+def test_a_short_mixture_phase_does_not_match_an_arm_without_one():
+    """Its lineage is within the tolerance then, but nothing of it is a mixture phase."""
+    found = with_arms(Match(on="flops", phase="all"), average=AVERAGE)
+    sizes = found.scale.phases.mixture.model_copy(update={"tokens": 4096, "warmup_steps": 0})
+    phases = found.scale.phases.model_copy(update={"mixture": sizes})
+    found = dataclasses.replace(found, scale=found.scale.model_copy(update={"phases": phases}))
+    average = solve(found)["average"]
+    assert average.match_ratio > 1 - TOLERANCE and not average.matched
+
+
 def test_unmatched_needs_an_arm_that_is_not():
     match = Match(on="flops", unmatched="untrained arms are shown beside")
     assert not solve(with_arms(match, average=AVERAGE))["average"].matched
