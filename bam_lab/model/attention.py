@@ -32,7 +32,7 @@ from bam_lab.model.causal_attention import causal_attention
 from bam_lab.model.context import Cached, Context, LayerCache
 from bam_lab.model.gathered_attention import gathered_attention, plan
 from bam_lab.model.grouped import Groups, combine, group, grouped_linear
-from bam_lab.model.layers import project, rotate, to_compute
+from bam_lab.model.layers import project, rotate, sum_experts, to_compute
 from bam_lab.model.router import Routing, check_router, route
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import RouterSpec, SoftRouter
@@ -97,9 +97,8 @@ class AttentionExperts(nn.Module):
         experts = self.query.shape[0]
         q, k, v = project(x, self.query, self.key, self.value)
         y = attend(q.view(b, t, experts, -1), k, v, context, self.spec)  # B T E H*C
-        # Float32 gates times bf16 outputs, rounded once: sum_e g_e W_e y_e = [W_1 .. W_E] [g_e y_e]
-        gated = to_compute(y * gates.unsqueeze(-1)).flatten(2)
-        return F.linear(gated, self.output.transpose(0, 1).flatten(1))
+        # Float32 gates times bf16 outputs, rounded once.
+        return sum_experts(to_compute(y * gates.unsqueeze(-1)), self.output)
 
     def _chosen(self, x: Tensor, routing: Routing, context: Context) -> Tensor:
         b, t, d = x.shape

@@ -6,7 +6,7 @@ gather, not a scatter-add, so the forward sums in a fixed order.
 In bf16 on a CPU each group is filled up to a multiple of `FILL` rows, with copies of the first
 token that nobody reads: oneDNN compiles a kernel for every new number of rows (0.5 ms and 0.5 MB
 each, measured on one core; a step has 72 products at nano). The executed FLOPs of `cost/` leave
-these rows out: at most E * (FILL - 1) of them a layer and step.
+these rows out: at most E * (FILL - 1) of them a layer and step. Up to `FILL` pairs are not filled.
 
 Shapes: N tokens (all rows of the batch), A active experts, P = N * A pairs, Q kept pairs and the
 filling.
@@ -53,7 +53,8 @@ def group(
     by_expert = flat.argsort(stable=True)
     if kept is not None:
         by_expert = by_expert[: int(counts.sum())]
-    fill = FILL if dtype == torch.bfloat16 and chosen.device.type == "cpu" else 1
+    many = flat.numel() > FILL  # else there are few numbers of rows to compile for
+    fill = FILL if many and dtype == torch.bfloat16 and chosen.device.type == "cpu" else 1
     sizes = (counts + fill - 1) // fill * fill
     shift = (sizes - counts).cumsum(0) - (sizes - counts)
     places = torch.arange(by_expert.numel(), device=flat.device)

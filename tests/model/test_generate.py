@@ -112,6 +112,16 @@ def test_greedy_takes_the_likeliest_and_stops_at_end_of_text():
     assert alone.tokens.tolist() == [whole.tokens[0, :5].tolist()]
 
 
+@pytest.mark.parametrize("method", ["btx-soft", "bam-per_expert-soft", "btx-top-2"])
+def test_few_vectors_without_gradient_take_the_same_products(method):
+    """Weights are not copied side by side for a step; the results are those of training."""
+    model, tokens = model_of(METHODS[method]), text(1, 9)
+    wanted = model(tokens).hidden
+    assert wanted.requires_grad
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens).hidden, wanted)
+
+
 def test_padding_may_hold_anything():
     model = model_of(METHODS["lory-own_mean"])
     prompts, real = left_pad([[5] * 13, [9, 8]])
