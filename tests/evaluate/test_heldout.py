@@ -10,6 +10,7 @@ from bam_lab.data.tokens import DOCUMENT
 from bam_lab.evaluate.heldout import domain_nats, score
 from bam_lab.record.files import write_json
 from tests.model.cases import DENSE, METHODS, model_of
+from tests.model.test_ensemble import btm, ensemble_of
 
 END = 0
 DOCUMENTS = {"law": [(30, 0, 90), (100, 1, 250), (7, 0, 11)], "code": [(55, 2, 60)]}
@@ -115,3 +116,14 @@ def test_bf16_is_near(tokens_dir):
         want, got = (value(rows, domain, "*", "nll") for rows in (exact, reduced))
         assert got == pytest.approx(want, rel=5e-3)
         assert got != want
+
+
+def test_an_ensemble_is_scored_by_its_mixture(tokens_dir):
+    model = ensemble_of(btm(2))
+    rows, documents = scored(model, tokens_dir)
+    text = np.load(tokens_dir / "code.test.npy").astype(np.int64)
+    stream = torch.from_numpy(np.append(END, text))[None]
+    nats = model.token_nats(stream[:, :-1], stream[:, 1:])[0, :55]  # end-of-text is not scored
+    (code,) = [row for row in documents if row["domain"] == "code"]
+    assert code["nats"] == pytest.approx(float(nats.sum()), rel=1e-5)
+    assert value(rows, "code", "*", "nll") == pytest.approx(float(nats.mean()), rel=1e-5)
