@@ -177,7 +177,7 @@ def _active(router: RouterSpec, num_experts: int, rule: Rule) -> int | Fraction:
         case ExpertChoiceRouter() if rule == "inference":
             return router.inference_top_k
         case ExpertChoiceRouter():
-            return min(Fraction(router.capacity_factor), num_experts)
+            return min(Fraction(router.capacity_factor), Fraction(num_experts))
         case _:
             assert_never(router)
 

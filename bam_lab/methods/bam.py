@@ -6,7 +6,13 @@ from typing import Any, Literal, Self
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
 from bam_lab.spec.methods import BAMMethod
-from bam_lab.spec.routers import BalanceLoss, RouterSpec, SoftRouter, TopKRouter
+from bam_lab.spec.routers import (
+    AttentionRouterSpec,
+    BalanceLoss,
+    RouterSpec,
+    SoftRouter,
+    TopKRouter,
+)
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 
@@ -24,7 +30,7 @@ class BAM(TrainedModule):
         experts: Sequence[Dense],
         *,
         kv: Literal["per_expert", "shared"],
-        attention_router: RouterSpec = SOFT,
+        attention_router: AttentionRouterSpec = SOFT,
         ffn_router: RouterSpec = TOP_1,
         balance_loss: BalanceLoss | None = BALANCE,
         attention_balance_loss: BalanceLoss | None = None,

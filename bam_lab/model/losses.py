@@ -157,7 +157,7 @@ def balance_loss(
     def mean(x: Tensor) -> Tensor:  # G E
         if rows is None:
             return _over_devices(x.flatten(0, -2).mean(0, keepdim=True))
-        return x.unflatten(0, (-1, rows)).flatten(1, -2).mean(1)
+        return x.reshape(x.shape[0] // rows, -1, x.shape[-1]).mean(1)
 
     gates = mean(routing.logits.softmax(-1))
     match form:

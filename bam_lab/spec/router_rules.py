@@ -130,7 +130,7 @@ def _loss(loss: BalanceLoss, router: RouterSpec, num_experts: int) -> Iterator[P
 
 def _beside_a_hash(method: MethodSpec, written: Collection[str]) -> Iterator[Problem]:
     router = hash_router(method)
-    if "z_loss" in written and getattr(method, "z_loss", 0.0):
+    if "z_loss" in written and getattr(method, "z_loss", None):
         yield ("z_loss",), "must be 0 where a hash routes: it has no effect. Set 0."
     if "router_init_std" in written and not hasattr(method, "attention_router"):
         yield ("router_init_std",), "must not be given where a hash routes: it has no effect."
