@@ -5,7 +5,12 @@ disagree with what ran. `stated` is printed in a paper, `derived` follows from i
 is a choice of this project.
 """
 
-from bam_lab.report import assumptions_dense, assumptions_methods, assumptions_training
+from bam_lab.report import (
+    assumptions_dense,
+    assumptions_methods,
+    assumptions_origins,
+    assumptions_training,
+)
 from bam_lab.report.assumption_entry import Assumption
 from bam_lab.report.evidence import Evidence
 
@@ -16,6 +21,7 @@ def register(evidence: Evidence) -> tuple[Assumption, ...]:
         entry.line(evidence)
         for entry in (
             *assumptions_methods.ENTRIES,
+            *assumptions_origins.ENTRIES,
             *assumptions_dense.ENTRIES,
             *assumptions_training.ENTRIES,
         )

@@ -183,6 +183,8 @@ def _table(router: Any) -> Any:
 
 
 def _unrouted(method: dict[str, Any]) -> Any:
+    if method.get("start") == "scratch":
+        return ABSENT if method["method"] == "dense" else "drawn anew"
     match method["method"]:
         case "dense" | "average" | "btm":
             return ABSENT

@@ -161,7 +161,11 @@ def num_experts_of(method: MethodSpec, sources: int) -> int:
 
 def ffn_parts(method: MethodSpec) -> int:
     """Return into how many experts one FFN is cut, so that each has ffn_dim / that."""
-    return getattr(method, "chunks", None) or getattr(method, "granularity", 1)
+    match method:
+        case BTXMethod(chunks=int(parts)) | SparseUpcyclingMethod(granularity=parts):
+            return parts
+        case _:
+            return 1
 
 
 def expert_tensors(method: MethodSpec, num_layers: int) -> frozenset[str]:

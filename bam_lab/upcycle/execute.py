@@ -128,8 +128,8 @@ def blend(tensors: Sequence[Tensor], origin: Origin) -> Tensor:
     experts, cut = origin.shape[0], origin.sources[0].cut
     assert cut is not None
     each = len(tensors) // experts
-    joined = [torch.cat(tensors[n * each : (n + 1) * each], cut.axis) for n in range(experts)]
-    return torch.stack(joined)
+    parts = [list(tensors[n * each : (n + 1) * each]) for n in range(experts)]
+    return torch.stack([torch.cat(own, cut.axis) for own in parts])
 
 
 def mean(tensors: Sequence[Tensor], weights: Sequence[float] = ()) -> Tensor:

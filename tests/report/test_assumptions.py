@@ -53,3 +53,33 @@ def test_lory(tmp_path):
     assert found["Everything that is not an expert or a router"].value == (
         "uniform mean of the dense models (btx, own); the seed model's, as it is (uniform)"
     )
+
+
+FROZEN = {"method": "bam", "kv": "shared", "frozen_experts": True}
+
+
+def test_where_experts_come_from(tmp_path):
+    split = {"method": "btx", "expert_layout": "split", "chunks": 2, "frozen_experts": True}
+    copied = {"reinit_share": 0.5, "granularity": 2, "copied_experts": 3, "num_experts": 4}
+    found = lines(
+        tmp_path,
+        split=split,
+        fine={**SPARSE, **copied},
+        scratch={**SPARSE, "start": "scratch", "granularity": 2},
+        frozen={**FROZEN, "attention_router": {"select": "all"}},
+    )
+    assert found["Experts cut from FFNs: how"].value == "each in 2"
+    assert found["Copies cut in parts: factor on their output"].value == "2 on down"
+    assert found["Channels of copies drawn anew"].value == "50% of each"
+    assert found["Experts that are not copied"].value == "1, normal init_std"
+    assert found["Frozen experts: what trains beside them"].value == (
+        "attention, embeddings, norms, routers (split); "
+        "shared keys and values, embeddings, norms, routers (frozen)"
+    )
+    rest = found["Everything that is not an expert or a router"].value
+    assert rest.endswith("drawn anew (scratch)")
+
+
+def test_whole_trained_experts_have_no_line_of_their_making(tmp_path):
+    started = ("Experts cut", "Copies cut", "Channels of", "Experts that", "Frozen")
+    assert not [s for s in lines(tmp_path, sparse=SPARSE) if s.startswith(started)]
