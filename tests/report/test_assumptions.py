@@ -26,6 +26,38 @@ def test_a_run_without_a_method_has_no_line_of_it(tmp_path):
     assert rest.value == "uniform mean of the dense models"
 
 
+def test_routers(tmp_path):
+    switch = TOP_2 | {"capacity_factor": 1.5, "bias_rate": 0.001}
+    sample = {"select": "sample", "estimator": "soft_value", "soft_first_layer": True}
+    choice = {
+        "select": "expert_choice",
+        "capacity_factor": 2.0,
+        "inference_top_k": 1,
+        "group": "batch",
+        "renormalize": True,
+    }
+    hashed = {"select": "hash", "kind": "clustered"}
+    routers = {"switch": switch, "sample": sample, "choice": choice, "hash": hashed}
+    found = lines(tmp_path, **{n: {"method": "btx", "ffn_router": r} for n, r in routers.items()})
+    gates = found["FFN gate: order of softmax and top-k"].value
+    for words in (
+        "softmax, then top-k, k = 2, chosen with a bias that moves by 0.001 a step (switch)",
+        "Gumbel-softmax sample of one (soft_value), soft in the first layer (sample)",
+        "softmax, then each expert's top tokens of the batch, gates divided by their sum (choice)",
+        "1, by a clustered hash of the token (hash)",
+    ):
+        assert words in gates
+    assert found["Capacity factor of experts"].value == (
+        "none: no token is dropped (btx, sample, hash); 1.5: more is dropped, in training alone "
+        "(switch); 2, chosen by experts (choice)"
+    )
+    held_out = found["Held-out text where training samples or experts choose"]
+    assert held_out.value == (
+        "the likeliest expert, gate 1 (sample); each token's 1 likeliest (choice)"
+    )
+    assert found["Hash tables"].value == "clustered, the same in every layer"
+
+
 def test_sparse_upcycling(tmp_path):
     found = lines(tmp_path, sparse=SPARSE)
     layers = found["Sparse Upcycling: layers that become mixtures"]

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from bam_lab.errors import InputError
-from bam_lab.methods import BAM, Dense
+from bam_lab.methods import BAM, BTX, Dense
 from bam_lab.record import metrics
 from bam_lab.train import resume
 from bam_lab.train.callbacks import Diverged
 from bam_lab.train.fit import fit
 from bam_lab.train.optim import Training
-from tests.model.cases import shape
+from tests.model.cases import FFN_ROUTERS, shape
 
 STEPS = 12
 
@@ -89,6 +89,30 @@ def test_killed_and_resumed_ends_in_the_same_bits(tmp_path, precision, die_at):
     ):
         assert torch.equal(a, b), name
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("name", ["sample-soft-first", "straight-through", "top-2-bias"])
+def test_noise_and_biases_go_on_where_they_were(tmp_path, name):
+    """A step's noise is the step's own; biases, which no optimizer holds, are resumed."""
+
+    def made():
+        dense = [Dense.from_scratch(shape(), rng_seed=i) for i in range(4)]
+        training = Training(steps=STEPS, peak_lr=1e-2, warmup_steps=2)
+        return BTX.from_experts(
+            dense, ffn_router=FFN_ROUTERS[name], allow_unrelated=True, training=training
+        )
+
+    whole, again = made(), made()
+    run(tmp_path / "whole", whole)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", made(), die_at=7)
+    run(tmp_path / "killed", again)
+    assert rows(tmp_path / "killed") == rows(tmp_path / "whole")
+    wanted = whole.model.state_dict()
+    for tensor_name, tensor in again.model.state_dict().items():
+        assert torch.equal(tensor, wanted[tensor_name]), tensor_name
+    if name == "top-2-bias":
+        assert all(layer.ffn.bias.abs().max() > 0.001 for layer in again.model.layers)
 
 
 def test_killed_twice(tmp_path):
