@@ -12,7 +12,13 @@ from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count, frozen_params
 from bam_lab.spec.experts import num_sources, shape_of
 from bam_lab.spec.laws import Rule
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import (
+    LoryMethod,
+    MethodSpec,
+    SMEARMethod,
+    SoftMoEMethod,
+    TokenMergingMethod,
+)
 from bam_lab.spec.model import ModelSpec
 
 PROCESS_BYTES = 520 * 2**20
@@ -107,20 +113,36 @@ def _saved_bytes(model: ModelSpec, method: MethodSpec, num_experts: int, rule: R
     """
     model = shape_of(method, model)
     layers = layers_of(method, num_experts, model.num_layers, rule)
-    return [_saved_bytes_of(model, experts, num_experts) for experts in layers]
+    return [_saved_bytes_of(model, method, experts, num_experts) for experts in layers]
 
 
-def _saved_bytes_of(model: ModelSpec, experts: LayerExperts, num_experts: int) -> int:
+def _saved_bytes_of(
+    model: ModelSpec, method: MethodSpec, experts: LayerExperts, num_experts: int
+) -> int:
     queries = model.num_heads * model.head_dim
     keys = model.num_kv_heads * model.head_dim
     attention = experts.query_active * 4 * queries + experts.key * 3 * keys
-    ffn = round(experts.ffn_active * (4 * model.ffn_dim // experts.ffn_parts + 2 * model.dim))
-    if experts.segment_len:  # the merged weights
-        ffn += 3 * model.dim * model.ffn_dim // experts.segment_len
+    ffn = _saved_of_ffn(model, method, experts, num_experts)
     kept = model.max_seq_len <= BLOCKED_UP_TO
     probabilities = model.num_heads * read_keys(experts, model.max_seq_len) if kept else 0
     plain = 4 * model.dim + attention + ffn + 4 * experts.routers * num_experts
     return 4 * plain + 2 * round(probabilities)
+
+
+def _saved_of_ffn(
+    model: ModelSpec, method: MethodSpec, experts: LayerExperts, num_experts: int
+) -> int:
+    """Count the numbers that an FFN keeps of one token; merged weights are not kept."""
+    one = 4 * model.ffn_dim // experts.ffn_parts + 2 * model.dim
+    match method:
+        case LoryMethod() | SMEARMethod():
+            return 2 * model.ffn_dim + 2 * model.dim
+        case TokenMergingMethod():
+            return num_experts * (model.dim + model.ffn_dim) + 4 * model.ffn_dim
+        case SoftMoEMethod(slots_per_expert=slots):
+            return 2 * model.dim + num_experts * slots * (2 + one // model.max_seq_len)
+        case _:
+            return round(experts.ffn_active * one)
 
 
 def _logits_bytes(model: ModelSpec) -> int:

@@ -98,7 +98,7 @@ class _Merged(torch.autograd.Function):
         x, gates, gate, up, down, all_gated, all_upped = ctx.saved_tensors
         stacks, (all_dy,) = (gate, up, down), grads
         dx, dgates = x.new_empty(x.shape), torch.zeros_like(gates)
-        dstacks = [torch.zeros_like(stack).flatten(1) for stack in stacks]
+        dstacks = [torch.empty_like(stack).flatten(1) for stack in stacks]
         with torch.autocast(x.device.type, enabled=False):
             for part in _chunks(gates):
                 own = [_merge(gates[part], stack, x.dtype) for stack in stacks]
@@ -115,7 +115,8 @@ class _Merged(torch.autograd.Function):
                 )
                 for found, dstack, stack in zip(dmerged, dstacks, stacks, strict=True):
                     flat = found.flatten(1)  # M (O I)
-                    dstack += gates[part].T.to(x.dtype) @ flat
+                    own_gradient = gates[part].T.to(x.dtype) @ flat
+                    dstack.copy_(own_gradient) if part.start == 0 else dstack.add_(own_gradient)
                     dgates[part] += (stack.flatten(1).to(x.dtype) @ flat.T).T
         shaped = (d.view_as(w) for d, w in zip(dstacks, stacks, strict=True))
         return dx, dgates, *shaped

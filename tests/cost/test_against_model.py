@@ -9,6 +9,12 @@ from bam_lab.cost.params import count
 from bam_lab.evaluate import heldout
 from bam_lab.model import causal_attention, gathered_attention, losses
 from bam_lab.model.transformer import Transformer
+from bam_lab.spec.methods import (
+    SegmentMoEMethod,
+    SMEARMethod,
+    SoftMoEMethod,
+    TokenMergingMethod,
+)
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import read
 from tests.cost.shapes import (
@@ -21,6 +27,7 @@ from tests.cost.shapes import (
     LORY,
     SAMPLE,
     SPARSE,
+    TOP_2,
     shape,
 )
 
@@ -41,6 +48,16 @@ METHODS = {
     "kv-experts": (KV_EXPERTS, 4),
     "sparse-upcycling": (SPARSE, 4),
     "lory": (LORY, 4),
+    "lory-bos": (LORY.model_copy(update={"first_segment": "bos"}), 32),
+    "segment_moe": (
+        SegmentMoEMethod(
+            method="segment_moe", segment_len=64, first_segment="bos", ffn_router=TOP_2
+        ),
+        4,
+    ),
+    "token_merging": (TokenMergingMethod(method="token_merging"), 4),
+    "smear": (SMEARMethod(method="smear"), 4),
+    "soft_moe": (SoftMoEMethod(method="soft_moe", slots_per_expert=7), 4),
     "btx-hash": (BTX.model_copy(update={"ffn_router": HASH}), 4),
     "btx-sample": (BTX.model_copy(update={"ffn_router": SAMPLE}), 4),
     "btx-expert-choice": (BTX.model_copy(update={"ffn_router": CHOICE}), 4),

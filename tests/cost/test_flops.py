@@ -4,6 +4,7 @@ import pytest
 
 from bam_lab.cost.flops import per_token
 from bam_lab.cost.printed import per_layer
+from bam_lab.spec.methods import SoftMoEMethod, TokenMergingMethod
 from tests.cost.shapes import (
     BTX,
     CHOICE,
@@ -148,7 +149,8 @@ def test_lorys_merging_costs_what_its_paper_prints(experts, percent):
     ffn, router = 2 * 3 * 1024 * 2048, 2 * 1024 * experts // 256
     more = 6 * (ffn * percent / 100 + router)
     assert merged.model_forward - dense.model_forward == more
-    assert merged.executed_training - dense.executed_training == 3 * more
+    again = 6 * ffn * percent / 100  # the backward merges again
+    assert merged.executed_training - dense.executed_training == 3 * more + again
     assert merged.printed_forward - dense.printed_forward == more
 
 
@@ -160,6 +162,39 @@ def test_lory_fills_its_last_segment():
     assert 6 * (merged.model_forward - dense.model_forward) == pytest.approx(merging, abs=3)
     filled = merging + 2 * 2 * 3 * 32
     assert 6 * (merged.executed_forward - dense.executed_forward) == pytest.approx(filled, abs=3)
+
+
+def test_a_token_before_the_sequence_is_a_place_and_a_segment_of_its_own():
+    """6 tokens in 2 segments: 7 places, 3 merges and decisions, 28 keys read; 6 logits."""
+    lory = LORY.model_copy(update={"segment_len": 3, "first_segment": "bos"})
+    dense, bos = per_token(TINY, DENSE, 1, 6), per_token(TINY, lory, 2, 6)
+    products = 2 * (4 * 4 * 4 + 3 * 32) + 3 * 2 * (2 * 3 * 32 + 2 * 4)
+    keys = 2 * 4 * (7 * 8 - 6 * 7)
+    assert 6 * (bos.model_forward - dense.model_forward) == pytest.approx(products + keys, abs=6)
+
+
+def test_a_prefix_decides_and_merges_once():
+    """Executed twice: the first segment's tokens teach the router nothing."""
+    lory = LORY.model_copy(update={"segment_len": 3, "routing": "prefix"})
+    dense, once = per_token(TINY, DENSE, 1, 6), per_token(TINY, lory, 2, 6)
+    merge, router = 2 * 2 * 3 * 32, 2 * 2 * 4
+    assert 6 * (once.model_forward - dense.model_forward) == pytest.approx(merge + router, abs=6)
+    executed = 6 * (once.executed_forward - dense.executed_forward)
+    assert executed == pytest.approx(2 * merge + router, abs=6)
+
+
+def test_soft_moe_with_as_many_slots_as_tokens_costs_a_dense_ffn_and_its_mixing():
+    """2 experts of 3 slots, 6 tokens: three products of 6 x 6 x dim a sequence."""
+    soft = SoftMoEMethod(method="soft_moe", slots_per_expert=3)
+    dense, mixed = per_token(TINY, DENSE, 1, 6), per_token(TINY, soft, 2, 6)
+    assert mixed.model_forward - dense.model_forward == 3 * 2 * 6 * 4
+
+
+def test_merging_for_every_token_costs_every_expert():
+    token = TokenMergingMethod(method="token_merging")
+    soft = BTX.model_copy(update={"ffn_router": SOFT})
+    one, other = (per_token(TINY, m, 4, 6).model_forward for m in (token, soft))
+    assert one == other
 
 
 def test_top_2_lies_between_top_1_and_soft():

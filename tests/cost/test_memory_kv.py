@@ -44,13 +44,13 @@ def test_sparse_upcycling_reads_one_model_and_caches_as_a_dense_one():
     assert one_layer == memory.evaluation(SMALL, every, 4).activations
 
 
-def test_lory_keeps_merged_weights_and_a_dense_models_cache():
+def test_lory_keeps_no_merged_weights_and_a_dense_models_cache():
     params = count(SMALL, LORY, 4)
     assert params.total == count(SMALL, BTX, 4).total
     assert params.active == count(SMALL, DENSE, 1).total + 6 * 4 * 1024
     assert kv.bytes_per_token(SMALL, LORY, 4) == kv.bytes_per_token(SMALL, DENSE, 1)
     lory, btx = (memory.training(SMALL, m, 4, batch_sequences=1).activations for m in (LORY, BTX))
-    assert lory - btx == 6 * 4 * 4 * (3 * 1024 * 2048)  # 6 layers, 4 segments, 4 bytes
+    assert btx - lory == 4 * 6 * 256 * 2 * 2048  # 6 layers, 4 bytes: gate and up alone
     copies = LORY.model_copy(update={"num_experts": 4})
     assert memory.upcycling(SMALL, copies, 4, DENSE).weights == 4 * (587_209_728 + params.total)
 

@@ -188,11 +188,18 @@ def test_lory_is_an_arm() -> None:
     [
         ([LORY, "arms.soft.segment_len=60"], "must divide max_seq_len 128 into two segments or"),
         ([LORY, "arms.soft.segment_len=128"], "into two segments or more, got 128"),
-        ([LORY, "arms.soft.first_segment=bos"], "must be 'own_mean' or 'uniform', got 'bos'"),
+        (
+            [LORY, "arms.soft.first_segment=eos"],
+            "must be 'own_mean', 'bos' or 'uniform', got 'eos'",
+        ),
+        (
+            [LORY, "arms.soft.first_segment=uniform", "arms.soft.routing=prefix"],
+            "must not be uniform with routing: prefix: no router would ever decide",
+        ),
         ([LORY, "arms.soft.z_loss=0.1"], "arms.soft.z_loss must be a known key"),
         ([LORY, "arms.soft.ffn_router={}"], "arms.soft.ffn_router must be a known key"),
         ([LORY, "arms.soft.experts=[cod]"], "must be seed_model or a domain of the recipe, got"),
-        ([COPIES, "arms.soft.experts=[code, law]"], "must not be given with experts (arm 'soft')"),
+        ([COPIES, "arms.soft.experts=[code, law]"], "must not be given with experts: either"),
         (
             [LORY, "arms.soft.experts=[seed_model, seed_model]"],
             "arms.soft.experts must be num_experts: 2 where all are copies",
@@ -200,6 +207,40 @@ def test_lory_is_an_arm() -> None:
     ],
 )
 def test_a_bad_setting_of_lory_names_itself(overrides: list[str], message: str) -> None:
+    assert message in problems("bam-attention-routing", *overrides)
+
+
+SEGMENT = (
+    "arms.soft={method: segment_moe, segment_len: 64, first_segment: own_mean, "
+    "ffn_router: {score: softmax, select: ROUTER}}"
+)
+SEGMENT_TOP = SEGMENT.replace("ROUTER", "top_k, top_k: 1, renormalize: false")
+SEGMENT_CHOICE = SEGMENT.replace("ROUTER", "expert_choice, capacity_factor: 1, inference_top_k: 1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([SEGMENT_TOP, "arms.soft.first_segment=uniform"], "must be 'own_mean' or 'bos', got 'u"),
+        ([SEGMENT_TOP, "arms.soft.segment_len=60"], "must divide max_seq_len 128 into two"),
+        ([SEGMENT_TOP, "arms.soft.ffn_router.top_k=5"], "must be at most the number of experts"),
+        (
+            [SEGMENT_TOP, "arms.soft.ffn_router.capacity_factor=1.0"],
+            "must have no capacity_factor where whole segments are routed",
+        ),
+        (
+            [SEGMENT_CHOICE, "arms.soft.balance_loss={form: tokens, weight: 0.01}"],
+            "balance_loss must not be given where experts choose",
+        ),
+        (["arms.soft={method: soft_moe}"], "arms.soft.slots_per_expert must be given"),
+        (["arms.soft={method: smear, ffn_router: {}}"], "arms.soft.ffn_router must be a known key"),
+        (
+            ["arms.soft={method: token_merging, num_experts: 2, experts: [code]}"],
+            "must not be given with experts: either",
+        ),
+    ],
+)
+def test_a_bad_setting_of_a_rival_of_lory_names_itself(overrides: list[str], message: str) -> None:
     assert message in problems("bam-attention-routing", *overrides)
 
 
