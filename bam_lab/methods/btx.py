@@ -8,11 +8,11 @@ from torch import Tensor
 from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
-from bam_lab.model.checkpoint import build
 from bam_lab.spec.methods import BTXMethod
 from bam_lab.spec.routers import BalanceLoss, RouterSpec, SampleRouter, SoftRouter, TopKRouter
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
+from bam_lab.upcycle.convert import convert
 
 TOP_2 = TopKRouter(score="softmax", select="top_k", top_k=2, renormalize=True)
 BALANCE = BalanceLoss(form="gates", weight=0.01)
@@ -83,8 +83,7 @@ class BTX(TrainedModule):
     ) -> Self:
         """Go on with a trained Lory's experts and router under token routing."""
         method = BTXMethod(method="btx", ffn_router=ffn_router, balance_loss=balance_loss)
-        model = lory.model
-        return cls(build(model.spec, method, model.num_experts, model.state_dict()), training)
+        return cls(convert(lory.model, method), training)
 
     @classmethod
     def from_seed(cls, seed_model: Dense, num_experts: int, **settings: Any) -> Self:

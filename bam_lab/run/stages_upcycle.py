@@ -30,6 +30,7 @@ from bam_lab.spec.experts import hash_router, num_experts_of
 from bam_lab.spec.methods import BTMMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
+from bam_lab.upcycle.convert import convert
 from bam_lab.upcycle.execute import upcycle as make_state
 from bam_lab.upcycle.provenance import moved
 from bam_lab.upcycle.receipt import prove
@@ -52,11 +53,9 @@ def upcycle(context: StageContext) -> None:
 
 
 def _convert(context: StageContext, method: MethodSpec) -> None:
-    """Write a trained mixture's weights as a model of `method`: names and shapes are the same."""
-    trained = load_model(context.inputs["mixture"])
-    state = trained.state_dict()
-    checkpoint.build(trained.spec, method, trained.num_experts, state)
-    save_model(context, state, trained.spec, method, trained.num_experts)
+    """Write a trained mixture's weights as a model of `method`."""
+    model = convert(load_model(context.inputs["mixture"]), method)
+    save_model(context, model.state_dict(), model.spec, method, model.num_experts)
 
 
 def _assemble(context: StageContext, spec: ModelSpec, method: BTMMethod) -> None:

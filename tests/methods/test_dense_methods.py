@@ -56,3 +56,6 @@ def test_a_lory_goes_on_as_a_sparse_mixture():
     for name, tensor in sparse.model.state_dict().items():
         assert torch.equal(tensor, lory.model.state_dict()[name]), name
     assert not torch.allclose(sparse(text()), lory(text()))
+    router = top_k(1).model_copy(update={"bias_rate": 0.001})
+    biased = BTX.from_lory(lory, ffn_router=router)
+    torch.testing.assert_close(biased(text()), sparse(text()))
