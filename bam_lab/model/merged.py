@@ -115,8 +115,11 @@ class _Merged(torch.autograd.Function):
                 )
                 for found, dstack, stack in zip(dmerged, dstacks, stacks, strict=True):
                     flat = found.flatten(1)  # M (O I)
-                    own_gradient = gates[part].T.to(x.dtype) @ flat
-                    dstack.copy_(own_gradient) if part.start == 0 else dstack.add_(own_gradient)
+                    share = gates[part].T.to(x.dtype) @ flat
+                    if part.start == 0:
+                        dstack.copy_(share)
+                    else:
+                        dstack += share
                     dgates[part] += (stack.flatten(1).to(x.dtype) @ flat.T).T
         shaped = (d.view_as(w) for d, w in zip(dstacks, stacks, strict=True))
         return dx, dgates, *shaped

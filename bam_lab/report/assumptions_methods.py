@@ -108,6 +108,14 @@ ENTRIES = (
         "held-out text has no prompt",
     ),
     Entry(
+        "Soft MoE: slots of an expert, a sequence",
+        lambda e: per_arm(e, lambda m: get(m, "slots_per_expert")),
+        "ours",
+        "Soft MoE §2.1: about as many slots in all as tokens; inputs and slot weights are not "
+        "normalised again (§2.3)",
+        "every slot mixes all tokens, later ones too, in training and in scoring",
+    ),
+    Entry(
         "Capacity factor of experts",
         lambda e: per_arm(e, lambda m: _capacity(get(m, "ffn_router"))),
         "ours",
@@ -188,16 +196,22 @@ def _unrouted(method: dict[str, Any]) -> Any:
     match method["method"]:
         case "dense" | "average" | "btm":
             return ABSENT
-        case "lory" | "lory_to_sparse" if method["num_experts"] is not None:
-            return "the seed model's, as it is"
-        case "sparse_upcycling":
+        case _ if method.get("num_experts") is not None:
             return "the seed model's, as it is"
         case _:
             return "uniform mean of the dense models"
 
 
 def _held_out_routing(method: dict[str, Any]) -> Any:
-    return "again at every segment, as in training" if method["method"] == "lory" else ABSENT
+    match method:
+        case {"method": "lory", "routing": "prefix"}:
+            return "once, from the first segment, as in training"
+        case {"method": "lory" | "segment_moe"}:
+            return "again at every segment, as in training"
+        case {"method": "smear"}:
+            return "once, by the mean of the whole text, later tokens too"
+        case _:
+            return ABSENT
 
 
 def _kv(evidence: Evidence) -> str:
