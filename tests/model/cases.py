@@ -23,6 +23,7 @@ from bam_lab.spec.methods import (
 )
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import (
+    BalanceLoss,
     ExpertChoiceRouter,
     HashRouter,
     RouterSpec,
@@ -123,6 +124,12 @@ METHODS["bam-shared-soft-ffn-hash-random"] = bam("shared", SOFT, FFN_ROUTERS["ha
 METHODS["bam-per_expert-top-2-ffn-sample-soft-first"] = bam(
     "per_expert", top_k(2), FFN_ROUTERS["sample-soft-first"]
 )
+METHODS |= {
+    f"bam-{kv}-{name}-balanced": bam(
+        kv, ROUTERS[name], attention_balance_loss=BalanceLoss(form=form, weight=0.01)
+    )
+    for kv, name, form in (("shared", "soft", "gates"), ("per_expert", "top-2", "tokens"))
+}
 METHODS["sparse_upcycling-every_other-expert-choice"] = sparse_upcycling(
     "every_other", FFN_ROUTERS["expert-choice"]
 )

@@ -16,6 +16,7 @@ from bam_lab.spec.routers import BalanceLoss
 from tests.model.cases import (
     DENSE,
     FFN_ROUTERS,
+    ROUTERS,
     SOFT,
     bam,
     btx,
@@ -83,6 +84,15 @@ def test_token_nats_are_the_losses_terms():
     torch.testing.assert_close(nats.mean(), next_token_loss(hidden, weight, targets).detach())
 
 
+ATTENTION_BALANCE = [
+    (ROUTERS[name], form)
+    for name in ROUTERS
+    for form in ("tokens", "gates")
+    if (name, form) != ("soft", "tokens")
+]
+"""With soft routing every token is sent everywhere: the form `tokens` is constant."""
+
+
 def test_router_losses_are_summed_over_layers_and_weighed():
     method = bam(
         "shared",
@@ -101,6 +111,27 @@ def test_router_losses_are_summed_over_layers_and_weighed():
         torch.testing.assert_close(value, 2 * once[name])
     total = 0.5 * once["balance_loss_ffn"] + 0.25 * once["balance_loss_attention"]
     torch.testing.assert_close(weigh(once, method), total + 0.125 * once["z_loss"])
+
+
+@pytest.mark.parametrize("block", ["parallel", "serial"])
+@pytest.mark.parametrize("kv", ["shared", "per_expert"])
+@pytest.mark.parametrize(("router", "form"), [*ATTENTION_BALANCE])
+def test_attention_balance_moves_attention_routers_towards_even_load(router, form, kv, block):
+    """The loss alone gives the attention router a gradient, and steps against it lower it."""
+    on = BalanceLoss(form=form, weight=1.0)
+    method = bam(kv, router, balance_loss=None, z_loss=0.0, attention_balance_loss=on)
+    model, tokens = model_of(method, block, num_layers=1), text()
+    router = model.layers[0].attention.router
+    curve = []
+    for _ in range(20):
+        losses = router_losses(model(tokens), method)
+        assert set(losses) == {"balance_loss_attention"}
+        loss = weigh(losses, method)
+        (grad,) = torch.autograd.grad(loss, [router])
+        curve.append(loss.item())
+        with torch.no_grad():
+            router -= 0.5 * grad
+    assert curve[-1] < curve[0] - 1e-3
 
 
 def test_layers_that_stay_dense_add_no_router_loss():
