@@ -59,13 +59,13 @@ def bench(
 
 
 def _show(made: "Bench", out: Console) -> None:
+    from bam_lab.cost.match import DENSE
     from bam_lab.cost.params import count
     from bam_lab.run.bench import targets
 
     model = made.shape.model
-    dense = next((one.row for one in made.rows if one.row.num_experts == 1), made.rows[0].row)
     out.print(
-        f"[bold]{made.shape.name}[/bold]: {amount(count(model, dense.method, 1).total)} parameters "
+        f"[bold]{made.shape.name}[/bold]: {amount(count(model, DENSE, 1).total)} parameters "
         f"when dense, vocabulary {model.vocab_size}, dim {model.dim}, {model.num_layers} layers, "
         f"ffn_dim {model.ffn_dim}, sequences of {model.max_seq_len}; {made.precision}, "
         f"{made.threads} threads of {cpu_name()}; matrix products {amount(made.matrix_rate)}FLOP/s."

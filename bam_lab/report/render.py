@@ -27,13 +27,18 @@ from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.page import page_parts
+from bam_lab.report.provenance import experts_table, moved_table
 from bam_lab.report.sections import (
     corpus_table,
     routing_table,
     specialisation_table,
 )
-from bam_lab.report.provenance import experts_table, moved_table
-from bam_lab.report.step0 import receipts_table, step0_table
+from bam_lab.report.step0 import (
+    batch_loss_table,
+    receipts_table,
+    routing_at_step0_table,
+    step0_table,
+)
 from bam_lab.report.table import Table, to_csv, to_rich
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.templates import render_html, render_tex
@@ -95,7 +100,9 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "match": match_table(evidence),
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
+        "batch_loss": batch_loss_table(evidence),
         "receipts": receipts_table(evidence),
+        "routing_step0": routing_at_step0_table(evidence),
         "experts": experts_table(evidence),
         "moved": moved_table(evidence),
         "specialisation": specialisation_table(evidence, published),

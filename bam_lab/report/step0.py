@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bam_lab.record.proofs import verdicts
 from bam_lab.report.evidence import Evidence, Receipt
 from bam_lab.report.sections import perplexity_value
 from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
 from bam_lab.report.tables import arms_in_order
+
+PARTS = ("ffn", "attention")
 
 
 def step0_table(evidence: Evidence) -> Table:
@@ -47,8 +50,10 @@ def receipts_table(evidence: Evidence) -> Table | None:
             "Gate sum: mean over tokens of a router's gates, the factor on the layer's output if "
             "the experts were equal; in brackets what near-uniform routers give. Causality and "
             "batch invariance: the largest change of a logit that must not move when later tokens "
-            "or other rows change. Routers: how many get a gradient from the language-model loss "
-            "alone once experts differ." + _looking_ahead(evidence)
+            "or other rows change; declared breaks are a method's own. Routers: how many get a "
+            "gradient from the language-model loss alone once experts differ. Other proofs: "
+            "identities (copies, permutation, one expert), what each tensor is made of, "
+            "gradients, and cost against what was built and traced." + _looking_ahead(evidence)
         ),
         corner="arm",
         columns=(
@@ -58,9 +63,110 @@ def receipts_table(evidence: Evidence) -> Table | None:
             Column("causality"),
             Column("batch invariance"),
             Column("routers that learn"),
+            Column("other proofs"),
         ),
         rows=tuple(rows),
     )
+
+
+def routing_at_step0_table(evidence: Evidence) -> Table | None:
+    """Return what routers do before any training; None where no receipt tells."""
+    rows = []
+    for arm in arms_in_order(evidence):
+        own = [r for r in evidence.receipts if r.arm == arm and r.facts.get("routing")]
+        if own:
+            rows.append(Row(arm, tuple(v for part in PARTS for v in _routing_values(own, part))))
+    if not rows:
+        return None
+    names = ("entropy", "load", "dropped", "router gradient")
+    return Table(
+        label="routing-step-0",
+        title="Routing at step 0",
+        caption=(
+            "In a training pass over held-out text, means over layers and replicates. Entropy of a "
+            "router's softmax, in nats. Load: the smallest and the largest share of tokens that an "
+            "expert gets. Dropped: tokens that no expert takes. Router gradient: its norm, from "
+            "the language-model loss alone."
+        ),
+        corner="arm",
+        columns=tuple(Column(name, group) for group in ("FFN", "attention") for name in names),
+        rows=tuple(rows),
+    )
+
+
+def batch_loss_table(evidence: Evidence) -> Table | None:
+    """Return the loss of every upcycled model and of the dense ones it was made of, on one batch.
+
+    None before any upcycling.
+    """
+    losses: dict[str, dict[str, list[float]]] = {}
+    runs: dict[str, list[str]] = {}
+    for arm in arms_in_order(evidence):
+        for receipt in (r for r in evidence.receipts if r.arm == arm):
+            for domain, nats in receipt.facts.get("step0_nats", {}).items():
+                for name, loss in nats.items():
+                    head = arm if name == "mixture" else f"dense: {name}"
+                    losses.setdefault(head, {}).setdefault(domain, []).append(loss)
+                    runs.setdefault(head, []).append(receipt.key)
+    if not losses:
+        return None
+    rows = [
+        Row(
+            head,
+            tuple(
+                Value(
+                    f"{_mean(found[domain]):.3f}",
+                    _mean(found[domain]),
+                    runs=tuple(dict.fromkeys(runs[head])),
+                )
+                if domain in found
+                else nothing("not read")
+                for domain in evidence.domains
+            ),
+        )
+        for head, found in sorted(losses.items(), key=lambda row: row[0].startswith("dense: "))
+    ]
+    return Table(
+        label="batch-loss",
+        title="Loss at step 0, on one batch",
+        caption=(
+            "Language-model loss, nats a token, of each upcycled model and of the dense models it "
+            "was made of, on the same few held-out windows; means over replicates."
+        ),
+        corner="model",
+        columns=tuple(Column(domain) for domain in evidence.domains),
+        rows=tuple(rows),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _routing_values(own: Sequence[Receipt], part: str) -> Iterator[Value]:
+    runs = tuple(receipt.key for receipt in own)
+    found = [
+        routing
+        for receipt in own
+        for name, routing in receipt.facts["routing"].items()
+        if name.endswith(part)
+    ]
+    if not found:
+        yield from [nothing("no such router")] * 4
+        return
+    entropy, dropped = (_mean([r[key] for r in found]) for key in ("entropy", "dropped"))
+    loads = [share for routing in found for share in routing["load"]]
+    yield Value(f"{entropy:.3f}", entropy, runs=runs)
+    yield Value(f"{min(loads):.0%} to {max(loads):.0%}", max(loads), runs=runs)
+    yield Value(f"{dropped:.1%}" if dropped else "0", dropped, runs=runs)
+    norms = [
+        gradient["norm"]
+        for receipt in own
+        for name, gradient in receipt.facts["router_gradients"].items()
+        if name.endswith(f"{part}.router")
+    ]
+    norm = _mean(norms) if norms else 0.0
+    yield Value(f"{norm:.2g}", norm, runs=runs) if norms else nothing("no router to train")
 
 
 def _looking_ahead(evidence: Evidence) -> str:
@@ -79,7 +185,7 @@ def _receipt_values(own: Sequence[Receipt]) -> Iterator[Value]:
     runs = tuple(receipt.key for receipt in own)
     tensors = facts[0]["coverage"]["tensors"]
     yield Value(f"{tensors}", float(tensors), runs=runs)
-    for part in ("ffn", "attention"):
+    for part in PARTS:
         sums = [
             gate
             for fact in facts
@@ -102,6 +208,24 @@ def _receipt_values(own: Sequence[Receipt]) -> Iterator[Value]:
     learns = [g["learns"] for fact in facts for g in fact.get("router_gradients", {}).values()]
     text = f"{sum(learns)} of {len(learns)}"
     yield Value(text, float(sum(learns)), runs=runs) if learns else nothing("no router")
+    yield _other_proofs(facts, runs)
+
+
+def _other_proofs(facts: Sequence[Mapping[str, Any]], runs: tuple[str, ...]) -> Value:
+    """Return how many proofs hold that have no column of their own, and why others do not."""
+    if any("laws" not in fact for fact in facts):
+        return nothing("made before these were proved")
+    found = [
+        verdict
+        for fact in facts
+        for verdict in verdicts(fact)
+        if not verdict.proof.startswith(("causality", "batch invariance", "routers"))
+    ]
+    broken = dict.fromkeys(v.proof for v in found if v.outcome == "unexpected")
+    declared = dict.fromkeys(f"{v.proof}: {v.reason}" for v in found if v.outcome == "declared")
+    hold = sum(verdict.outcome == "holds" for verdict in found)
+    text = f"BROKEN {' and '.join(broken)}" if broken else f"{hold} of {len(found)}"
+    return Value(text, float(hold), runs=runs, note="; ".join(declared))
 
 
 def _tried(facts: Mapping[str, Any], law: str) -> list[Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from bam_lab.cost.flops import per_token
-from bam_lab.cost.params import count
+from bam_lab.cost.params import count, ffn_params
 from bam_lab.errors import SpecError
 from bam_lab.run.bench_systems import (
     DENSE_ACTIVE,
@@ -38,6 +38,7 @@ _BYTES_A_PROCESS = 4e8
 _MEMORY_SHARE = 0.6  # of what is available, for the processes of one set
 _ROUND_SECONDS = 0.2
 _MATRIX_FLOPS = 2 * 1024**3
+_GONE = "the process ended, perhaps for lack of memory"
 
 
 @dataclass
@@ -128,29 +129,44 @@ def bench(
     if unknown:
         listed = ", ".join(row.name for row in everything)
         raise SpecError(f"--system must name rows, got {', '.join(unknown)}. There are: {listed}.")
-    rows, rates = [], []
-    for group in _sets(named(names, everything)):
-        with _processes([None, *group], precision, threads) as pipes:
-            measured = [Measured(row, [], []) for row in group]
-            rates += _rounds(measured, pipes, rounds, tell, shape.name)
-            rows += measured
-    return Bench(shape, rows, _MATRIX_FLOPS / median(rates), precision, threads, known)
+    asked = [Measured(row, [], []) for row in named(names, everything)]
+    for one in asked:
+        if _needed(one.row) > _room():
+            one.failure = f"needs about {_needed(one.row) / 1e9:.0f} GB, more than there is"
+    rates = []
+    for group in _sets([one for one in asked if not one.failure]):
+        rows = [one.row for one in group]
+        with _processes([None, *rows], precision, threads) as pipes:
+            rates += _rounds(group, pipes, rounds, tell, shape.name)
+    return Bench(shape, asked, _MATRIX_FLOPS / median(rates), precision, threads, known)
 
 
-def _sets(rows: Sequence[Contender]) -> list[list[Contender]]:
+def _sets(rows: Sequence[Measured]) -> list[list[Measured]]:
     """Cut the rows into sets that fit in memory together."""
-    room = _MEMORY_SHARE * psutil.virtual_memory().available
-    sets: list[list[Contender]] = []
+    room = _room()
+    sets: list[list[Measured]] = []
     taken = math.inf
-    for row in rows:
-        params = count(row.model, row.method, row.num_experts).total
-        needed = _BYTES_A_PARAMETER * params + _BYTES_A_PROCESS
+    for one in rows:
+        needed = _needed(one.row)
         if taken + needed > room:
             sets.append([])
             taken = 0.0
-        sets[-1].append(row)
+        sets[-1].append(one)
         taken += needed
     return sets
+
+
+def _room() -> float:
+    return _MEMORY_SHARE * psutil.virtual_memory().available
+
+
+def _needed(row: Contender) -> float:
+    """Return roughly the bytes that a row's process takes."""
+    needed = _BYTES_A_PARAMETER * count(row.model, row.method, row.num_experts).total
+    if row.implementation == "batched_mm":  # a copy of an expert for every token and choice
+        copies = row.model.num_layers * 2 * row.batch * row.model.max_seq_len
+        needed += 4 * copies * ffn_params(row.model)
+    return needed + _BYTES_A_PROCESS
 
 
 @contextmanager
@@ -184,15 +200,18 @@ def _processes(
 
 
 def _ask(pipe: Connection, what: str) -> Any:
-    pipe.send(what)
+    try:
+        pipe.send(what)
+    except BrokenPipeError:
+        return _GONE
     return _answer(pipe)
 
 
 def _answer(pipe: Connection) -> Any:
     try:
         return pipe.recv()
-    except EOFError:
-        return "the process ended, perhaps for lack of memory"
+    except (EOFError, ConnectionResetError):
+        return _GONE
 
 
 def _rounds(
@@ -210,7 +229,7 @@ def _rounds(
         tell(f"{shape}: warming up {one.row.name}")
         started = _answer(pipe)
         one.failure = "" if started == "ready" else str(started)
-        for _ in range(2):
+        for _ in range(2):  # the first compiles kernels
             if not one.failure:
                 warm = _ask(pipe, "step")
                 one.failure = warm if isinstance(warm, str) else ""
@@ -238,7 +257,7 @@ def _decode(one: Measured, pipe: Connection) -> None:
     if refused:
         one.decode_failure = refused
         return
-    times = [_ask(pipe, "decode") for _ in range(4)][1:]
+    times = [_ask(pipe, "decode") for _ in range(3)][1:]
     failures = [found for found in times if isinstance(found, str)]
     one.decode_failure = failures[0] if failures else ""
     one.decode = None if failures else median(times)

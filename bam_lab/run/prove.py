@@ -16,7 +16,6 @@ from bam_lab.cost.sizes import settled
 from bam_lab.errors import InputError
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
-from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
 from bam_lab.run.reproduce import current_graph
 from bam_lab.run.stage import Graph, Stage
@@ -62,7 +61,7 @@ def prove_arm(resolved: ResolvedAblation, store: Store, arm: str) -> Iterator[Pr
     Raises:
         InputError: the model does not fit in memory, or a folder of the store is damaged.
     """
-    prepare(cores())
+    prepare(resolved.scale.phases.mixture.threads)
     graph, resolved = current_graph(resolved, store, 1), settled(resolved)
     method = resolved.arms[arm]
     stage = _finished(graph, store, arm)
