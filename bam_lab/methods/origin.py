@@ -15,7 +15,7 @@ class CopiesOrExperts(TrainedModule):
     """Train such a mixture; `settings` are those of the method's `describe`."""
 
     @classmethod
-    def describe(cls, **settings: Any) -> MethodSpec:
+    def describe(cls, *args: Any, **settings: Any) -> MethodSpec:
         """Return the method of these settings, with where its experts come from."""
         raise NotImplementedError
 

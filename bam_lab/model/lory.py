@@ -101,10 +101,11 @@ class MergedFFN(nn.Module):
     def _feed(self, x: Tensor, gates: Tensor) -> Tensor:
         if self.prefix:
             # Two decisions of equal value: the first segment's tokens teach the router nothing.
-            cut = x.split(self.segment_len if gates.shape[1] == 2 else x.shape[1], 1)
-            parts = (cut[0], torch.cat(cut[1:], 1)) if len(cut) > 1 else cut
-            ys = [merged_swiglu(p, gates[:, i], *self.stacks) for i, p in enumerate(parts)]
-            return torch.cat(ys, 1)
+            first, rest = x[:, : self.segment_len], x[:, self.segment_len :]
+            if gates.shape[1] == 1:
+                return merged_swiglu(x, gates[:, 0], *self.stacks)
+            ys = (merged_swiglu(p, gates[:, i], *self.stacks) for i, p in enumerate((first, rest)))
+            return torch.cat(tuple(ys), 1)
         if not self.bos:
             return self._by_segments(x, gates)
         first = merged_swiglu(x[:, :1], gates[:, 0], *self.stacks)

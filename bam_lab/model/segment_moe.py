@@ -63,8 +63,13 @@ class SegmentMoE(FFNExperts):
             return self._after_prompt(x, normed, context.prompt)
         routing = select(self._decide(normed), self.router_spec, context.draw)
         places = self._decision_of(x.shape[1])
-        spread = (None if field is None else field[:, places] for field in routing)
-        return self._chosen(x, Routing(*spread)), routing
+        of_places = Routing(
+            routing.logits[:, places],
+            routing.gates[:, places],
+            routing.chosen[:, places],
+            None if routing.kept is None else routing.kept[:, places],
+        )
+        return self._chosen(x, of_places), routing
 
     def _decide(self, normed: Tensor, prompt: Tensor | None = None) -> Tensor:
         return decide(normed, self.router, self.first_segment, self.segment_len, prompt)

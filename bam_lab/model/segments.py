@@ -39,11 +39,11 @@ class Running(NamedTuple):
 
     Attributes:
         total: sum of the FFN's inputs over it.
-        count: its tokens so far.
+        size: its tokens so far.
     """
 
     total: Float[Tensor, "B D"]
-    count: Int[Tensor, " B"]
+    size: Int[Tensor, " B"]
 
 
 def mean_of(x: Float[Tensor, "B T D"], count: Int[Tensor, " B"]) -> Float[Tensor, "B 1 D"]:
@@ -135,11 +135,11 @@ def advance(
     Returns:
         Which G rows begin a segment with it, the logits that decide for these, and what is kept.
     """
-    full = running.count == length
+    full = running.size == length
     means = running.total[full].unsqueeze(1) / length
     logits = route(means, router, SOFT).logits[:, 0]
     total = running.total.where(~full.unsqueeze(-1), 0.0) + normed[:, 0]
-    return full, logits, Running(total, running.count.where(~full, 0) + 1)
+    return full, logits, Running(total, running.size.where(~full, 0) + 1)
 
 
 def _route_means(normed: Tensor, router: Tensor, first: FirstSegment, length: int) -> Tensor:
