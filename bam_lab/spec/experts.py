@@ -240,14 +240,7 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
                 f"must leave a dense and a routed layer of {model.num_layers}, got "
                 f"{method.layers}. Use all or fewer.",
             )
-    router = getattr(method, "ffn_router", None)
-    few = len(routed_layers(method, model.num_layers)) < 2
-    if isinstance(router, SampleRouter) and router.soft_first_layer and few:
-        yield (
-            "ffn_router",
-            "must have soft_first_layer: false where one layer alone is routed, got true: nothing "
-            "would be sampled.",
-        )
+    yield from _router_misfits(method, model)
     if isinstance(method, LoryToSparseMethod):
         yield from misfits(method.lory, model, num_experts)
     if isinstance(method, BTXMethod | BAMMethod) and method.branch is not None:
@@ -264,3 +257,27 @@ def misfits(method: MethodSpec, model: ModelSpec, num_experts: int) -> Iterator[
         yield from copy_misfits(method, model)
     if isinstance(method, LoryMethod | SegmentMoEMethod):
         yield from segment_misfits(method, model)
+
+
+def _router_misfits(method: MethodSpec, model: ModelSpec) -> Iterator[tuple[str, str]]:
+    """Yield what a router asks for where nothing does it."""
+    router = getattr(method, "ffn_router", None)
+    few = len(routed_layers(method, model.num_layers)) < 2
+    if isinstance(router, SampleRouter) and router.soft_first_layer and few:
+        yield (
+            "ffn_router",
+            "must have soft_first_layer: false where one layer alone is routed, got true: nothing "
+            "would be sampled.",
+        )
+    if has_bias(method) and not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
+        yield (
+            "ffn_router",
+            f"must have no bias_rate with method: {method.method}, which moves no bias. Remove it.",
+        )
+    attention = getattr(method, "attention_router", None)
+    for key in ("capacity_factor", "bias_rate"):
+        if getattr(attention, key, None) is not None:
+            yield (
+                "attention_router",
+                f"must have no {key}: attention experts have no such thing. Remove it.",
+            )

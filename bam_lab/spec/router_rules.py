@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
-from bam_lab.spec.experts import has_bias, hash_router
-from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec, SparseUpcyclingMethod
+from bam_lab.spec.experts import hash_router
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.routers import (
     BalanceLoss,
     ExpertChoiceRouter,
@@ -34,23 +34,12 @@ def router_problems(
         if router is None:
             continue
         yield from (((key, *keys), text) for keys, text in _router(router, num_experts))
-        for extra in ("capacity_factor", "bias_rate"):
-            if kind == "attention" and getattr(router, extra, None) is not None:
-                yield (
-                    (key, extra),
-                    "must not be given for attention experts, which have none. Remove it.",
-                )
         loss_key = "balance_loss" if kind == "ffn" else "attention_balance_loss"
         loss: BalanceLoss | None = getattr(method, loss_key, None)
         if loss is not None and loss_key in written:
             yield from (
                 ((loss_key, *keys), text) for keys, text in _loss(loss, router, num_experts)
             )
-    if has_bias(method) and not isinstance(method, BTXMethod | BAMMethod | SparseUpcyclingMethod):
-        yield (
-            ("ffn_router", "bias_rate"),
-            f"must not be given with method: {method.method}, which moves no bias. Remove it.",
-        )
     if hash_router(method) is not None:
         yield from _beside_a_hash(method, written)
 

@@ -46,6 +46,12 @@ def test_the_papers_other_routers():
     assert "dropped_ffn" in module.training_step(text(), 0)["metrics"]
 
 
+@pytest.mark.parametrize("setting", [{"capacity_factor": 1.0}, {"bias_rate": 0.1}])
+def test_attention_experts_have_no_limit_and_no_bias(setting):
+    with pytest.raises(SpecError, match=f"attention_router must have no {next(iter(setting))}"):
+        BAM.from_experts(dense(2), kv="shared", attention_router=top_k(1, **setting))
+
+
 def test_a_balanced_hash_reads_token_counts():
     counts = torch.randperm(61, generator=torch.Generator().manual_seed(0))
     router, experts = HashRouter(select="hash", kind="balanced"), dense()

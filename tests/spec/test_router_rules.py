@@ -148,11 +148,11 @@ def test_what_makes_no_sense_is_told_at_its_place(arm: dict[str, object], messag
     [
         (
             "arms.top-1.attention_router.capacity_factor=1.5",
-            "capacity_factor must not be given for attention experts, which have none",
+            "attention_router must have no capacity_factor: attention experts",
         ),
         (
             "arms.top-1.attention_router.bias_rate=0.001",
-            "bias_rate must not be given for attention experts, which have none",
+            "attention_router must have no bias_rate: attention experts",
         ),
         (f"arms.soft.attention_router={HASH}".replace("'", ""), "attention_router"),
     ],
@@ -161,6 +161,17 @@ def test_attention_experts_are_soft_or_top_k(setting: str, message: str) -> None
     with pytest.raises(SpecError) as error:
         load_ablation("bam-attention-routing", overrides=[setting])
     assert message in str(error.value)
+
+
+def test_segments_have_no_bias() -> None:
+    arm = {
+        "method": "segment_moe",
+        "segment_len": 64,
+        "first_segment": "own_mean",
+        "ffn_router": TOP_1 | {"bias_rate": 0.001},
+    }
+    with pytest.raises(SpecError, match="ffn_router must have no bias_rate with method: segment"):
+        load_ablation("bam-attention-routing", overrides=[f"arms.top-2={json.dumps(arm)}"])
 
 
 def test_a_clustered_hash_needs_a_trained_embedding() -> None:
