@@ -179,11 +179,12 @@ def step_attention(
     lengths: Int[Tensor, " B"],
 ) -> Float[Tensor, "B K G 1 C"]:
     """Attend from one query a row to the row's first `lengths` keys."""
-    scores = q.squeeze(3) * q.shape[-1] ** -0.5 @ k.mT  # B K G L
+    rows = q.squeeze(3) * q.shape[-1] ** -0.5
+    scores = torch.matmul(rows, k.mT)  # B K G L
     places = torch.arange(k.shape[2], device=k.device)
     behind = (places >= lengths[:, None])[:, None, None]  # B 1 1 L
     weights = scores.masked_fill_(behind, float("-inf")).softmax(-1)  # summed in float32 inside
-    return (weights @ v).unsqueeze(3)
+    return torch.matmul(weights, v).unsqueeze(3)
 
 
 def _hold(layer: LayerCache, k: Tensor, v: Tensor) -> None:
@@ -205,6 +206,6 @@ def _held(
     keys, values = keys[:, :, :end], values[:, :, :end]
     if chosen is None:
         return keys, values
-    own = (x.unflatten(1, (-1, kv_heads)) for x in (keys, values))  # B E K L C
+    own = (x.view(b, -1, kv_heads, end, x.shape[-1]) for x in (keys, values))  # B E K L C
     picked, picked_values = (x[rows[:, None], chosen[:, 0]].flatten(1, 2) for x in own)
     return picked, picked_values

@@ -41,13 +41,15 @@ def attention_reference(
 ) -> Float[Tensor, "B T D"]:
     """Attend with one set of heads: project, rotate, softmax, weight, project back."""
     b, t, _ = x.shape
-    cos, sin = rope
 
     def heads(weight: Tensor, count: int) -> Tensor:
         split = (x @ weight.T).view(b, t, count, spec.head_dim).transpose(1, 2)  # B count T C
         return split.repeat_interleave(spec.num_heads // count, dim=1)  # B H T C
 
     def turned(z: Tensor) -> Tensor:
+        if rope is None:
+            return z
+        cos, sin = rope
         first, second = z.chunk(2, -1)
         return z * cos + torch.cat((second, first), -1) * sin
 

@@ -23,6 +23,8 @@ from tests.model.cases import (
     top_k,
 )
 
+BF16_MEDIAN = 0.05
+"""Relative distance of half the steps' logits, as in the conformance tests."""
 LENGTHS = (SEGMENT + 3, 1, 2 * SEGMENT, 4)
 NEW = 2 * SEGMENT + 2
 GENERATING = [c for c in CASES if "causality" not in broken_laws(METHODS[c[0]], "inference")]
@@ -120,6 +122,31 @@ def test_few_vectors_without_gradient_take_the_same_products(method):
     assert wanted.requires_grad
     with torch.no_grad():
         torch.testing.assert_close(model(tokens).hidden, wanted)
+
+
+@pytest.mark.parametrize(
+    "method", ["dense", "btx-top-2", "bam-shared-soft", "bam-per_expert-top-2", "lory-own_mean"]
+)
+@torch.no_grad()
+def test_bf16_steps_follow_float32(method):
+    """Cache and merged FFN in bf16; a flipped choice at one step moves that step most."""
+    model = model_of(SYSTEMS[method])
+    whole, (prompts, real) = rows_of_text()
+
+    def logits():
+        decoder = Decoder(model, prompts, real, 9, "segment")
+        found = [decoder.start()]
+        for step in range(8):
+            found.append(decoder.step(torch.stack([r[step] for r in whole])))
+        return torch.stack(found), decoder
+
+    exact, _ = logits()
+    with torch.autocast("cpu", torch.bfloat16):
+        reduced, decoder = logits()
+    assert reduced.dtype == torch.float32
+    assert all(layer.keys.dtype == torch.bfloat16 for layer in decoder.caches[0].layers)
+    distance = (reduced - exact).norm(dim=-1) / exact.norm(dim=-1)
+    assert distance.median() < BF16_MEDIAN
 
 
 def test_padding_may_hold_anything():
