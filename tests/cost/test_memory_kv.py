@@ -2,6 +2,7 @@
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.params import count
+from bam_lab.spec.routers import TopKRouter
 from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, LORY, SMALL, SPARSE
 
 
@@ -53,6 +54,23 @@ def test_lory_keeps_no_merged_weights_and_a_dense_models_cache():
     assert btx - lory == 4 * 6 * 256 * 2 * 2048  # 6 layers, 4 bytes: gate and up alone
     copies = LORY.model_copy(update={"num_experts": 4})
     assert memory.upcycling(SMALL, copies, 4, DENSE).weights == 4 * (587_209_728 + params.total)
+
+
+def test_gathered_queries_keep_less():
+    """Top-1 with own keys: 1 set of queries for 4, probabilities over 256 keys for 4 x 160."""
+    router = TopKRouter(score="softmax", select="top_k", top_k=1, renormalize=False)
+    top_1 = KV_EXPERTS.model_copy(update={"attention_router": router})
+    soft, gathered = (
+        memory.training(SMALL, m, 4, batch_sequences=1).activations for m in (KV_EXPERTS, top_1)
+    )
+    queries, probabilities = 4 * 3 * 4 * 1024, 2 * 8 * (4 * 160 - 256)
+    assert soft - gathered == 256 * 6 * (queries + probabilities)
+
+
+def test_a_rows_cache_holds_keys_and_lorys_merged_ffns():
+    assert kv.cache_bytes(SMALL, KV_EXPERTS, 4, 100) == 100 * 4 * 24_576
+    merged = 6 * 3 * 1024 * 2048 * 2
+    assert kv.cache_bytes(SMALL, LORY, 4, 100) == 100 * 24_576 + merged
 
 
 def test_upcycling_holds_the_sources_and_the_mixture():
