@@ -171,7 +171,12 @@ def _routing_values(own: Sequence[Receipt], part: str) -> Iterator[Value]:
 
 def _looking_ahead(evidence: Evidence) -> str:
     """Explain the one leak that is a system's own (arXiv:2405.03133 App. A)."""
-    arms = [a.name for a in evidence.arms if a.method.get("first_segment") == "own_mean"]
+    arms = [
+        arm.name
+        for arm in evidence.arms
+        if arm.method.get("first_segment") == "own_mean"
+        and arm.method["method"] != "lory_to_sparse"  # it does not end as a Lory
+    ]
     if not arms:
         return ""
     return (
