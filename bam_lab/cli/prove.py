@@ -10,7 +10,7 @@ from rich.markup import escape
 from bam_lab.cli import options
 from bam_lab.cli.output import console, print_json, table
 from bam_lab.errors import EXIT_STAGE_FAILED, SpecError
-from bam_lab.record.proofs import verdicts
+from bam_lab.record.proofs import Outcome, verdicts
 from bam_lab.record.store import Store, store_root
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def _prove(
     resolved: "ResolvedAblation", store: Store, arms: Sequence[str]
 ) -> tuple[list["Proved"], dict[str, str]]:
     """Return what was proved, and why nothing was of the arms that are left out."""
-    from bam_lab.run.prove import prove_arm, unproved
+    from bam_lab.run.prove import Proved, prove_arm, unproved
 
-    found, without = [], {}
+    found: list[Proved] = []
+    without: dict[str, str] = {}
     with Console(stderr=True).status("") as status:
         for name in arms:
             status.update(f"proving {escape(name)}")
@@ -93,14 +94,12 @@ def _show(found: list["Proved"], without: dict[str, str], out: Console) -> None:
     for arm, why in without.items():
         out.print(f"{arm}: nothing to prove; it {why}.", markup=False)
     outcomes = [verdict.outcome for one in found for verdict in verdicts(one.facts)]
-    counts = ", ".join(
-        f"{outcomes.count(name)} {text}"
-        for name, text in (
-            ("holds", "hold"),
-            ("declared", "declared"),
-            ("unexpected", "UNEXPECTED"),
-        )
-    )
+    told: dict[Outcome, str] = {
+        "holds": "hold",
+        "declared": "declared",
+        "unexpected": "UNEXPECTED",
+    }
+    counts = ", ".join(f"{outcomes.count(name)} {text}" for name, text in told.items())
     out.print(f"{len(outcomes)} proofs: {counts}. {_models(found)}", markup=False)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Facts = Mapping[str, Any]
+Outcome = Literal["holds", "declared", "unexpected"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Verdict:
     """
 
     proof: str
-    outcome: Literal["holds", "declared", "unexpected"]
+    outcome: Outcome
     found: str
     reason: str = ""
 

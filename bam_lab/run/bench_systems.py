@@ -108,7 +108,7 @@ class Shape:
     long_batch: int
 
 
-def _model(**sizes: int) -> ModelSpec:
+def _model(**sizes: Any) -> ModelSpec:
     return ModelSpec(schema=1, block="serial", tie_embeddings=False, **sizes)
 
 

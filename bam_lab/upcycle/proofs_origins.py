@@ -172,7 +172,7 @@ def expert_state(model: Transformer, expert: int) -> dict[str, Tensor]:
     }
 
 
-def _stacked(model: Transformer) -> set[str]:
+def _stacked(model: Transformer) -> frozenset[str]:
     return expert_tensors(model.method, model.spec.num_layers)
 
 
