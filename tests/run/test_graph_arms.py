@@ -162,3 +162,18 @@ def test_an_untrained_baseline_is_refused(resolved: ResolvedAblation) -> None:
     arms = {**resolved.arms, "arm": method({"method": "average"})}
     with pytest.raises(SpecError, match="baseline must be an arm with a mixture phase, got aver"):
         build_graph(replace(resolved, ablation=ablation, arms=arms), 1, "digest")
+
+
+def test_a_dense_warm_up_is_a_seed_model_without_branches() -> None:
+    """Lory's own road (arXiv:2405.03133 §4.1): 5% of all tokens at nano, on the same text."""
+    resolved = load_ablation("tests/fixtures/warmup.yaml", scale="nano-lory")
+    graph = build_graph(resolved, 1, "digest")
+    assert "expert" not in {stage.name for stage in graph.stages.values()}
+    (warmup,) = [stage for stage in graph.stages.values() if stage.name == "seed_model"]
+    lory, scratch = graph.arm("lory", 0), graph.arm("scratch", 0)
+    assert warmup.spec["mix"] == lory.spec["mix"]
+    assert warmup.spec["steps"] / (warmup.spec["steps"] + lory.spec["steps"]) == 0.05
+    assert warmup.spec["size"]["peak_lr"] == lory.spec["size"]["peak_lr"]
+    upcycle = graph.stages[lory.inputs["upcycle"]]
+    assert upcycle.inputs["expert0"] == warmup.fingerprint
+    assert graph.stages[scratch.inputs["upcycle"]].inputs.keys() == {"tokenizer"}
