@@ -75,3 +75,18 @@ def test_a_report_of_nothing_says_what_to_do(tmp_path: Path) -> None:
     missing = bam_lab("report", str(tmp_path / "results.json"))
     assert missing.code == 2
     assert "must be readable" in missing.err
+
+
+def test_prove_takes_the_stores_own_models(whole_store: Store) -> None:
+    root = str(whole_store.root)
+    done = bam_lab("prove", FIXTURE, "--store", root, "--arm", "soft", "--arm", "btx", "--json")
+    assert done.code == 0, done.err
+    for arm in json.loads(done.out)["arms"]:
+        assert whole_store.is_done(arm["models"])
+        stored = json.loads((whole_store.stage(arm["models"]) / "receipt.json").read_text())
+        for key, fact in arm["facts"].items():
+            assert fact == stored[key], key
+    told = bam_lab("prove", FIXTURE, "--store", root, "--arm", "btx")
+    assert "On the store's models at step 0 and its held-out text: btx." in " ".join(
+        told.out.split()
+    )
