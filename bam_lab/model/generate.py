@@ -38,7 +38,7 @@ from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import has_bos
 from bam_lab.spec.laws import no_generation
 from bam_lab.spec.methods import MethodSpec
-from bam_lab.spec.model import END_OF_TEXT_ID
+from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def generate(
         end: the token that ends a row; None to go on to `max_new_tokens`.
 
     Raises:
-        SpecError: the method has no causal inference rule, a prompt is empty or padded on the
-            right, or prompt and completion do not fit.
+        SpecError: the method has no causal inference rule, a prompt is empty, padded on the right
+            or holds an unknown token, or prompt and completion do not fit.
     """
     ended = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)
     lengths = torch.zeros(len(prompts), dtype=torch.long, device=prompts.device)
@@ -173,7 +173,7 @@ class Decoder:
     ):
         """Check the request and move the prompts to the left edge."""
         real = torch.ones_like(prompts, dtype=torch.bool) if real is None else real
-        check(model.method, model.spec.max_seq_len, prompts, real, max_new_tokens)
+        check(model.method, model.spec, prompts, real, max_new_tokens)
         self.model, self.lengths = model, real.sum(1)
         longest = int(self.lengths.max())
         places = torch.arange(longest, device=prompts.device)
@@ -228,15 +228,16 @@ def choose(logits: Float[Tensor, "B V"], sampling: Sampling | None) -> Int[Tenso
 
 def left_pad(prompts: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"]]:
     """Return prompts of different lengths as one tensor, padded on the left, and what is real."""
-    longest = max(map(len, prompts))
+    longest = max(map(len, prompts), default=0)
     padded = [[END_OF_TEXT_ID] * (longest - len(p)) + list(p) for p in prompts]
     real = [[False] * (longest - len(p)) + [True] * len(p) for p in prompts]
-    return torch.tensor(padded), torch.tensor(real)
+    shape = len(prompts), longest  # of no prompts too
+    return torch.tensor(padded).long().view(shape), torch.tensor(real).bool().view(shape)
 
 
 def check(
     method: MethodSpec,
-    max_seq_len: int,
+    shape: ModelSpec,
     prompts: Int[Tensor, "B T"],
     real: Bool[Tensor, "B T"],
     max_new_tokens: int,
@@ -249,9 +250,16 @@ def check(
     if reason := no_generation(method):
         raise SpecError(reason)
     problems = []
-    if not real.any(1).all():
+    if not len(prompts) or not real.any(1).all():
         problems.append(
-            "prompts must hold a token in every row, got an empty row. Begin it with end-of-text."
+            "prompts must hold a row, and a token in every row, got none. Begin one with "
+            "end-of-text."
+        )
+    outside = prompts[real & ((prompts < 0) | (prompts >= shape.vocab_size))]
+    if len(outside):
+        problems.append(
+            f"prompts must hold tokens below vocab_size {shape.vocab_size}, got {int(outside[0])}. "
+            "Use the model's own tokenizer."
         )
     if (real[:, :-1] & ~real[:, 1:]).any():
         problems.append(
@@ -260,10 +268,11 @@ def check(
     if max_new_tokens < 1:
         problems.append(f"max_new_tokens must be at least 1, got {max_new_tokens}. Ask for more.")
     longest = int(real.sum(1).max()) if len(real) else 0
-    if longest + max_new_tokens > max_seq_len:
+    if longest + max_new_tokens > shape.max_seq_len:
         problems.append(
-            f"max_new_tokens must fit: prompt and completion are at most max_seq_len {max_seq_len} "
-            f"tokens, got {longest} + {max_new_tokens}. Shorten the prompt or ask for fewer."
+            "max_new_tokens must fit: prompt and completion are at most max_seq_len "
+            f"{shape.max_seq_len} tokens, got {longest} + {max_new_tokens}. Shorten the prompt or "
+            "ask for fewer."
         )
     if problems:
         raise SpecError(problems)

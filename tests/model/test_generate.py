@@ -212,7 +212,7 @@ def test_wrong_sampling_is_refused(settings, match):
 @pytest.mark.parametrize(
     ("real", "new", "match"),
     [
-        ([[0, 0], [1, 1]], 3, "prompts must hold a token in every row"),
+        ([[0, 0], [1, 1]], 3, "prompts must hold a row, and a token in every row"),
         ([[1, 0], [1, 1]], 3, "prompts must be padded on the left"),
         ([[0, 1], [1, 1]], 149, "at most max_seq_len 150 tokens, got 2 [+] 149"),
         ([[0, 1], [1, 1]], 0, "max_new_tokens must be at least 1, got 0"),
@@ -221,6 +221,15 @@ def test_wrong_sampling_is_refused(settings, match):
 def test_wrong_prompts_are_refused(real, new, match):
     with pytest.raises(SpecError, match=match):
         generate(model_of(DENSE), text(2, 2), torch.tensor(real, dtype=torch.bool), new)
+
+
+def test_prompts_that_are_no_rows_of_tokens_are_refused():
+    model, prompts = model_of(DENSE), text(2, 3)
+    with pytest.raises(SpecError, match="below vocab_size 61, got 61"):
+        generate(model, prompts.index_fill(1, torch.tensor([2]), 61), None, 3)
+    for rows in ([], [[]]):
+        with pytest.raises(SpecError, match="must hold a row, and a token in every row"):
+            generate(model, *left_pad(rows), 3)
 
 
 def test_prompt_and_completion_may_fill_max_seq_len():
