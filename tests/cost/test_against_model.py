@@ -5,7 +5,7 @@ import torch
 
 from bam_lab import resources
 from bam_lab.cost import flops, memory
-from bam_lab.cost.params import count
+from bam_lab.cost.params import count, frozen_params
 from bam_lab.evaluate import heldout
 from bam_lab.model import causal_attention, gathered_attention, losses
 from bam_lab.model.transformer import Transformer
@@ -58,11 +58,27 @@ METHODS = {
     "token_merging": (TokenMergingMethod(method="token_merging"), 4),
     "smear": (SMEARMethod(method="smear"), 4),
     "soft_moe": (SoftMoEMethod(method="soft_moe", slots_per_expert=7), 4),
+    "btx-split": (BTX.model_copy(update={"expert_layout": "split", "chunks": 2}), 8),
+    "btx-blended": (BTX.model_copy(update={"expert_layout": "blended"}), 4),
+    "btx-frozen": (BTX.model_copy(update={"frozen_experts": True}), 4),
+    "kv-experts-frozen": (KV_EXPERTS.model_copy(update={"frozen_experts": True}), 4),
+    "kv-sharing-frozen": (KV_SHARING.model_copy(update={"frozen_experts": True}), 4),
+    "sparse-scratch": (SPARSE.model_copy(update={"start": "scratch"}), 4),
+    "sparse-fine": (SPARSE.model_copy(update={"granularity": 2, "layers": "all"}), 8),
     "btx-hash": (BTX.model_copy(update={"ffn_router": HASH}), 4),
     "btx-sample": (BTX.model_copy(update={"ffn_router": SAMPLE}), 4),
     "btx-expert-choice": (BTX.model_copy(update={"ffn_router": CHOICE}), 4),
     "kv-sharing-hash": (KV_SHARING.model_copy(update={"ffn_router": HASH}), 4),
 }
+
+
+@pytest.mark.parametrize(("method", "experts"), METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("model", SHAPES.values(), ids=SHAPES)
+def test_what_is_frozen_is_the_models_number_of_parameters_without_gradient(model, method, experts):
+    with torch.device("meta"):
+        built = Transformer(model, method, experts)
+    wanted = sum(p.numel() for p in built.parameters() if not p.requires_grad)
+    assert frozen_params(model, method, experts) == wanted
 
 
 @pytest.mark.parametrize(("method", "experts"), METHODS.values(), ids=METHODS)
