@@ -52,6 +52,16 @@ def test_documents_come_back_from_the_arrays(corpus_dir, tokenizer_dir, tokens_d
                 assert manifest.sources[entry["source"]] == row["source"]
 
 
+def test_token_counts_are_of_one_split_of_all_domains(tokens_dir):
+    manifest = tokens.read_tokens_manifest(tokens_dir)
+    counts = tokens.token_counts(tokens_dir, "valid")
+    assert counts.shape == (manifest.vocab_size,)
+    assert counts.sum() == sum(split["valid"] for split in manifest.tokens.values())
+    texts = [tokens.stream(tokens_dir, domain, "valid") for domain in manifest.tokens]
+    token = int(texts[0][0])
+    assert counts[token] == sum((text == token).sum() for text in texts) > 0
+
+
 def test_text_that_looks_like_end_of_text_is_text(tokenizer_dir):
     loaded = tokenizer.load(tokenizer_dir)
     ids = loaded.encode("a <|endoftext|> b").ids
