@@ -68,7 +68,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         noise=noise_of(store, stages, domains, index["ablation"]["baseline"]),
         stages=stages,
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
-        receipts=tuple(_receipt(store, stage) for stage in stages if _has_receipt(store, stage)),
+        receipts=tuple(_receipt(store, s) for s in stages if _has_receipt(s, index["arms"])),
         provenance=provenance,
         corpus=_corpus(store, stages),
         command=_command(index),
@@ -98,8 +98,10 @@ def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFa
     )
 
 
-def _has_receipt(store: Store, stage: StageFact) -> bool:
-    return stage.name == "upcycle" and stage.done and (store.stage(stage.key) / RECEIPT).exists()
+def _has_receipt(stage: StageFact, arms: dict[str, Any]) -> bool:
+    """Return whether the stage mixed dense models; ensembles and conversions prove nothing."""
+    mixes = stage.role == "upcycle" and arms[stage.arm or ""]["method"]["method"] != "btm"
+    return stage.done and mixes
 
 
 def _receipt(store: Store, stage: StageFact) -> Receipt:
