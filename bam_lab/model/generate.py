@@ -37,7 +37,7 @@ from bam_lab.model.ensemble import Ensemble
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import has_bos
 from bam_lab.spec.laws import no_generation
-from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.methods import LoryMethod, MethodSpec, SegmentMoEMethod
 from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 
 
@@ -106,12 +106,12 @@ def generate(
         real: False where `prompts` is padding; None where nothing is.
         max_new_tokens: with the longest prompt at most `max_seq_len` tokens.
         sampling: None for greedy decoding.
-        rule: how methods that route segments decide; without effect for all others.
+        rule: how methods that route segments decide; `prompt` for all others.
         end: the token that ends a row; None to go on to `max_new_tokens`.
 
     Raises:
         SpecError: the method has no causal inference rule, a prompt is empty, padded on the right
-            or holds an unknown token, or prompt and completion do not fit.
+            or holds an unknown token, prompt and completion do not fit, or `rule` has no effect.
     """
     ended = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)
     lengths = torch.zeros(len(prompts), dtype=torch.long, device=prompts.device)
@@ -173,7 +173,7 @@ class Decoder:
     ):
         """Check the request and move the prompts to the left edge."""
         real = torch.ones_like(prompts, dtype=torch.bool) if real is None else real
-        check(model.method, model.spec, prompts, real, max_new_tokens)
+        check(model.method, model.spec, prompts, real, max_new_tokens, rule)
         self.model, self.lengths = model, real.sum(1)
         longest = int(self.lengths.max())
         places = torch.arange(longest, device=prompts.device)
@@ -241,6 +241,7 @@ def check(
     prompts: Int[Tensor, "B T"],
     real: Bool[Tensor, "B T"],
     max_new_tokens: int,
+    rule: RoutingRule,
 ) -> None:
     """Refuse what cannot be generated.
 
@@ -250,6 +251,11 @@ def check(
     if reason := no_generation(method):
         raise SpecError(reason)
     problems = []
+    if rule == "segment" and not isinstance(method, LoryMethod | SegmentMoEMethod):
+        problems.append(
+            f"rule must be prompt with method: {method.method}, which routes no segments, got "
+            "segment. Leave it out."
+        )
     if not len(prompts) or not real.any(1).all():
         problems.append(
             "prompts must hold a row, and a token in every row, got none. Begin one with "

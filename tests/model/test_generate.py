@@ -130,11 +130,11 @@ def test_few_vectors_without_gradient_take_the_same_products(method):
 @torch.no_grad()
 def test_bf16_steps_follow_float32(method):
     """Cache and merged FFN in bf16; a flipped choice at one step moves that step most."""
-    model = model_of(SYSTEMS[method])
+    model, rule = model_of(SYSTEMS[method]), "segment" if method.startswith("lory") else "prompt"
     whole, (prompts, real) = rows_of_text()
 
     def logits():
-        decoder = Decoder(model, prompts, real, 9, "segment")
+        decoder = Decoder(model, prompts, real, 9, rule)
         found = [decoder.start()]
         for step in range(8):
             found.append(decoder.step(torch.stack([r[step] for r in whole])))
@@ -221,6 +221,11 @@ def test_wrong_sampling_is_refused(settings, match):
 def test_wrong_prompts_are_refused(real, new, match):
     with pytest.raises(SpecError, match=match):
         generate(model_of(DENSE), text(2, 2), torch.tensor(real, dtype=torch.bool), new)
+
+
+def test_a_rule_without_effect_is_refused():
+    with pytest.raises(SpecError, match="rule must be prompt with method: btx"):
+        generate(model_of(METHODS["btx-top-1"]), text(1, 3), None, 3, rule="segment")
 
 
 def test_prompts_that_are_no_rows_of_tokens_are_refused():
