@@ -109,7 +109,10 @@ def _costs(facts: Facts) -> Iterator[Verdict]:
         ("parameters", "parameters"),
         ("executed_forward", "executed FLOPs, forward"),
         ("executed_training", "executed FLOPs, training"),
+        ("decoded_token", "executed FLOPs, a decoded token"),
     ):
+        if key not in facts["cost"]:  # the method cannot generate
+            continue
         fact = facts["cost"][key]
         told = f"{fact['formula']:,}" if fact["holds"] else f"{fact['formula']:,} by formula"
         if not fact["holds"]:

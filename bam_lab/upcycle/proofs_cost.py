@@ -12,20 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bam_lab.cost.decode import decode
 from bam_lab.cost.flops import BLOCK, per_token, read_keys
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count, expert_params
 from bam_lab.model.gathered_attention import CHUNK, FILL, KEYS, TILE
-from bam_lab.model.trace import traced_flops
+from bam_lab.model.generate import Decoder
+from bam_lab.model.trace import counted_flops, traced_flops
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import has_bos
-from bam_lab.spec.laws import Rule
+from bam_lab.spec.laws import Rule, no_generation
 from bam_lab.upcycle.probe import by_place, training_pass
 
 
 def costs(model: Transformer, rows: Tensor) -> dict[str, Any]:
     """Return parameters and FLOPs of `rows` [N, T+1] by formula, beside what was built and ran.
 
+    Beside training and evaluation, a token decoded through a cache where the method can generate.
     `by_routing` is what the text's routing adds to the formula. `model_forward` and
     `model_training` are what the mathematics needs; they have no trace.
     """
@@ -43,10 +46,23 @@ def costs(model: Transformer, rows: Tensor) -> dict[str, Any]:
         more = by_routing(model, tokens, training=training)
         # A token's FLOPs are rounded to a whole number where attention's mean is not one.
         facts[name] = _fact(n * formula, traced, more, off=n if length % BLOCK else 0)
+    if no_generation(model.method) is None:
+        facts["decoded_token"] = _decoded_token(model, tokens)
     return facts | {
         "model_forward": n * flops.model_forward,
         "model_training": n * flops.model_training,
     }
+
+
+def _decoded_token(model: Transformer, tokens: Tensor) -> dict[str, Any]:
+    """Compare one cached step of every row: all but two of its tokens are the prompt."""
+    batch, length = tokens.shape
+    decoder = Decoder(model, tokens[:, :-2], None, 2)
+    with torch.no_grad():
+        decoder.start()
+        traced = counted_flops(lambda: decoder.step(tokens[:, -2]))
+    step = decode(model.spec, model.method, model.num_experts, length - 1)
+    return _fact(batch * step.flops, traced)
 
 
 def _fact(formula: int, model: int, more: int = 0, off: int = 0) -> dict[str, Any]:

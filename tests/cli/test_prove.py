@@ -33,6 +33,7 @@ def test_json_holds_the_facts():
     assert (arm["arm"], arm["models"]) == ("btx", "random")
     assert arm["verdicts"] == [vars(verdict) for verdict in verdicts(arm["facts"])]
     assert arm["facts"]["cost"]["executed_training"]["holds"]
+    assert arm["facts"]["cost"]["decoded_token"]["holds"]
 
 
 def test_a_broken_proof_is_told_and_fails(monkeypatch):
