@@ -104,6 +104,10 @@ def test_one_end_of_text_stands_before_a_sequence_and_is_not_returned():
     before = model(tokens)
     assert before.hidden.shape[1] == 40
     assert before.routings[0].ffn.gates.shape[1] == 1 + 4
+    other = tokens.clone()
+    other[:, -1] = other[:, -1] % 60 + 1
+    changed = (model(other).hidden - before.hidden).abs().amax(dim=(0, 2)) > 1e-4
+    assert changed.tolist() == [False] * 39 + [True]
     with torch.no_grad():
         model.embedding[0] += 1.0
     after = model(tokens)
@@ -135,7 +139,7 @@ def decoded(module, x, prompts, rule):
 def test_decoding_equals_the_loop(first, routing, rule):
     """Prompts that end inside the first segment, at a border, and inside a later one."""
     module = random_ffn(first, routing)
-    prompts = (3, SEGMENT, 2 * SEGMENT, 2 * SEGMENT + 4)
+    prompts = (3, SEGMENT, 2 * SEGMENT, 2 * SEGMENT + 1)
     x = inputs_of(module, 5 * SEGMENT, count=len(prompts))
     outputs, state = decoded(module, x, prompts, rule)
     assert state.gate_up.shape == (4, 48, 16) and state.down.shape == (4, 16, 24)

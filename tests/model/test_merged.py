@@ -36,16 +36,17 @@ def test_groups_in_chunks_equal_the_loop(groups, experts):
     torch.testing.assert_close(gradients(y, inputs), gradients(wanted, inputs))
 
 
-def test_copies_merge_into_their_model_in_bf16(monkeypatch):
-    """To the last bit, whatever the gates; by columns that do not divide the weights."""
+def test_bf16_merges_are_float32_merges_rounded_once(monkeypatch):
+    """By columns that do not divide the weights; so copies merge into their model."""
     monkeypatch.setattr(merged, "COLUMNS", 100)
     _, gates, *stacks = (tensor.detach() for tensor in parts(40, 8))
-    copies = [stack[:1].expand_as(stack).contiguous() for stack in stacks]
-    with torch.autocast("cpu", torch.bfloat16):
-        for stack in copies:
-            one = merge(gates, stack)
-            assert one.dtype == torch.bfloat16
-            assert torch.equal(one, stack[0].bfloat16().expand_as(one))
+    for stack in stacks:
+        with torch.autocast("cpu", torch.bfloat16):
+            found = merge(gates, stack)
+            alike = merge(gates, stack[:1].expand_as(stack))
+        wanted = torch.einsum("me,eoi->moi", gates, stack).bfloat16()
+        assert (found != wanted).float().mean() < 1e-3  # float32 sums in another order
+        assert torch.equal(alike, stack[0].bfloat16().expand_as(alike))
 
 
 BF16 = 0.02
