@@ -48,6 +48,7 @@ class Measured:
     Attributes:
         forward_backward: seconds of forward, loss and backward, a round each.
         optimizer: seconds of clipping and AdamW, a round each.
+        cpu: CPU seconds of a whole step, a round each.
         decode: seconds of one completion of all rows; None where there is none.
         peak_bytes: beyond what the process held before it had a model.
         failure: why there are no times.
@@ -57,6 +58,7 @@ class Measured:
     row: Contender
     forward_backward: list[float]
     optimizer: list[float]
+    cpu: list[float]
     decode: float | None = None
     peak_bytes: int = 0
     failure: str = ""
@@ -129,7 +131,7 @@ def bench(
     if unknown:
         listed = ", ".join(row.name for row in everything)
         raise SpecError(f"--system must name rows, got {', '.join(unknown)}. There are: {listed}.")
-    asked = [Measured(row, [], []) for row in named(names, everything)]
+    asked = [Measured(row, [], [], []) for row in named(names, everything)]
     for one in asked:
         if _needed(one.row) > _room():
             one.failure = f"needs about {_needed(one.row) / 1e9:.0f} GB, more than there is"
@@ -234,7 +236,7 @@ def _rounds(
                 warm = _ask(pipe, "step")
                 one.failure = warm if isinstance(warm, str) else ""
         if not one.failure:
-            lengths[one.row.name] = max(round(_ROUND_SECONDS / sum(warm)), 1)
+            lengths[one.row.name] = max(round(_ROUND_SECONDS / (warm[0] + warm[1])), 1)
     seconds = []
     for number in range(rounds):
         tell(f"{shape}: round {number + 1} of {rounds}, {len(measured)} rows in turn")
@@ -242,8 +244,12 @@ def _rounds(
         for one, pipe in zip(measured, others, strict=True):
             if not one.failure:
                 steps = [_ask(pipe, "step") for _ in range(lengths[one.row.name])]
+                if lost := [found for found in steps if isinstance(found, str)]:
+                    one.failure = lost[0]
+                    continue
                 one.forward_backward.append(sum(s[0] for s in steps) / len(steps))
                 one.optimizer.append(sum(s[1] for s in steps) / len(steps))
+                one.cpu.append(sum(s[2] for s in steps) / len(steps))
     for one, pipe in zip(measured, others, strict=True):
         if not one.failure:
             one.peak_bytes = _ask(pipe, "peak")
@@ -274,7 +280,7 @@ def targets(made: Bench) -> list[Target]:
     """Return the ratios that the rows are to reach."""
     rows = {one.row.name: one for one in made.rows if not one.failure}
     btx, soft = rows.get("btx top-2"), rows.get("bam soft, kv shared")
-    mixtral = [one for name, one in rows.items() if name.startswith("transformers mixtral")]
+    mixtral = [one for name, one in rows.items() if name.startswith("HF Mixtral")]
     fastest = min(mixtral, key=lambda one: one.step, default=None)
     flops = executed(soft) / executed(btx) if btx and soft else 1.0
     found = [

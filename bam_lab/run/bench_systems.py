@@ -92,7 +92,7 @@ LORY: dict[str, dict[str, Any]] = {
     }
     for count in (8, 32)
 }
-DENSE_ACTIVE, DENSE_LONG = "dense of btx top-2's active size", "dense, long sequences"
+DENSE_ACTIVE, DENSE_LONG = "dense, active as btx top-2", "dense, long sequences"
 MIXTRAL = ("eager", "batched_mm", "grouped_mm")
 """The ways in which transformers' Mixtral can run its experts on a CPU."""
 
@@ -173,8 +173,8 @@ def contenders(shape: Shape, transformers: bool) -> list[Contender]:
     compared.append(ours.pop("bam soft, kv shared"))
     if transformers:
         mixtral = compared[0]
-        compared += [_theirs("mixtral", mixtral, way) for way in MIXTRAL]
-        compared += [_theirs("llama", ours["dense"], "")]
+        compared += [_theirs("Mixtral", mixtral, way) for way in MIXTRAL]
+        compared += [_theirs("Llama", ours["dense"], "")]
     compared.append(ours.pop("dense"))
     long = Shape(
         shape.name,
@@ -195,7 +195,7 @@ def _ours(shape: Shape, name: str, raw: dict[str, Any]) -> Contender:
 
 
 def _theirs(name: str, like: Contender, way: str) -> Contender:
-    label = f"transformers {name}, {way}" if way else f"transformers {name}"
+    label = f"HF {name}, {way}" if way else f"HF {name}"
     return Contender(
         label, "transformers", like.model, like.method, like.num_experts, like.batch, way
     )

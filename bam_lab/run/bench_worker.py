@@ -33,7 +33,8 @@ MATRIX = 1024
 def serve(pipe: Connection, row: Contender | None, precision: str, threads: int) -> None:
     """Answer what the parent asks of one row; None measures the machine's matrix products.
 
-    `step`: seconds of (forward, loss, backward) and of (clip, AdamW). `decode`: seconds of one
+    `step`: seconds of (forward, loss, backward), of (clip, AdamW), and CPU seconds of all threads
+    over both, which other programs disturb less. `decode`: seconds of one
     completion. `peak`: bytes that the process took since it held no model. `stop` ends it.
     """
     prepare(threads)
@@ -103,7 +104,7 @@ def _our_loss(model: Transformer, tokens: Tensor) -> Tensor:
     """Return the loss of a training step, router losses included, as `train/module.py` has it."""
     output = model(tokens[:, :-1], Draw(100, torch.Generator().manual_seed(0)))
     nll = next_token_loss(output.hidden, model.lm_head_weight, tokens[:, 1:])
-    return nll + weigh(router_losses(output, model.method), model.method)
+    return nll + weigh(router_losses(output, model.method), model.method, model.l1_weight)
 
 
 def _their_loss(model: Any, tokens: Tensor) -> Tensor:
@@ -113,12 +114,12 @@ def _their_loss(model: Any, tokens: Tensor) -> Tensor:
 
 def _step(
     model: nn.Module, loss: Callable[[], Tensor], precision: str
-) -> Callable[[], tuple[float, float]]:
+) -> Callable[[], tuple[float, float, float]]:
     optimizer = adamw(model, DEFAULTS)
     parameters = [p for p in model.parameters() if p.requires_grad]
 
-    def step() -> tuple[float, float]:
-        start = time.perf_counter()
+    def step() -> tuple[float, float, float]:
+        start, cpu = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         with _autocast(precision):
             value = loss()
@@ -126,7 +127,7 @@ def _step(
         between = time.perf_counter()
         torch.nn.utils.clip_grad_norm_(parameters, DEFAULTS.grad_clip)
         optimizer.step()
-        return between - start, time.perf_counter() - between
+        return between - start, time.perf_counter() - between, time.process_time() - cpu
 
     return step
 
@@ -155,18 +156,18 @@ def _timed(work: Callable[[], None], precision: str) -> float:
     return time.perf_counter() - start
 
 
-def _matrix_product(precision: str) -> Callable[[], tuple[float, float]]:
+def _matrix_product(precision: str) -> Callable[[], tuple[float, float, float]]:
     dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     a, b = torch.randn(MATRIX, MATRIX).to(dtype), torch.randn(MATRIX, MATRIX).to(dtype)
     out = torch.empty_like(a)
 
-    def step() -> tuple[float, float]:
+    def step() -> tuple[float, float, float]:
         times = []
         for _ in range(5):
             start = time.perf_counter()
             torch.mm(a, b, out=out)
             times.append(time.perf_counter() - start)
-        return min(times), 0.0
+        return min(times), 0.0, 0.0
 
     return step
 

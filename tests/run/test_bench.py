@@ -42,7 +42,7 @@ def test_every_row_trains_and_decodes():
 
 def made_of(**seconds):
     rows = [
-        Measured(row, [seconds[row.name]] * 3, [0.0] * 3)
+        Measured(row, [seconds[row.name]] * 3, [0.0] * 3, [1.0] * 3)
         for row in contenders(TINY, transformers=True)
         if row.name in seconds
     ]
@@ -54,16 +54,16 @@ def test_targets_by_hand():
         made_of(
             **{
                 "btx top-2": 1.0,
-                "dense of btx top-2's active size": 0.75,
-                "transformers mixtral, eager": 2.0,
-                "transformers mixtral, grouped_mm": 1.4,
+                "dense, active as btx top-2": 0.75,
+                "HF Mixtral, eager": 2.0,
+                "HF Mixtral, grouped_mm": 1.4,
                 "bam soft, kv shared": 2.0,
                 "dense, long sequences": 1.0,
                 "lory, 8 experts of 256": 1.25,
             }
         )
     )
-    rows = {row.name: Measured(row, [1.0], [0.0]) for row in contenders(TINY, False)}
+    rows = {row.name: Measured(row, [1.0], [0.0], [1.0]) for row in contenders(TINY, False)}
     flops = executed(rows["bam soft, kv shared"]) / executed(rows["btx top-2"])
     assert [target.value for target in found] == [1.4, 0.75, 2 / flops, pytest.approx(0.2), None]
     assert [target.met for target in found] == [True, False, 2 / flops <= 1.3, False, None]
@@ -75,7 +75,7 @@ def test_rows_are_named():
 
 
 def test_rows_that_do_not_fit_together_form_sets(monkeypatch):
-    rows = [Measured(row, [], []) for row in contenders(TINY, transformers=False)]
+    rows = [Measured(row, [], [], []) for row in contenders(TINY, transformers=False)]
     assert len(benches._sets(rows)) == 1
     monkeypatch.setattr(
         benches.psutil, "virtual_memory", lambda: type("M", (), {"available": 1.5e9})()
