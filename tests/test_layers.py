@@ -24,7 +24,7 @@ ALLOWED = {
     "upcycle": {"errors", "spec", "record", "cost", "model"},
     "train": {"errors", "spec", "record", "model", "data"},
     "hf": {"errors", "spec", "record", "model"},
-    "methods": {"errors", "spec", "record", "data", "model", "upcycle", "train"},
+    "methods": {"errors", "spec", "record", "data", "hf", "model", "upcycle", "train"},
     "evaluate": {"errors", "spec", "record", "data", "model"},
     "run": {
         "errors", "spec", "record", "track", "cost", "data", "model", "upcycle", "train", "methods",

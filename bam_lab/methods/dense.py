@@ -9,6 +9,7 @@ import torch
 from bam_lab.errors import CheckpointError
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.spec.branches import LoRASpec
 from bam_lab.spec.methods import DenseMethod
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.module import TrainedModule
@@ -35,11 +36,33 @@ class Dense(TrainedModule):
         return cls(initialise(model, torch.Generator().manual_seed(rng_seed)), training)
 
     @classmethod
-    def from_seed(cls, seed_model: "Dense", *, training: Training = DEFAULTS) -> Self:
-        """Branch: copy a trained model, with a fresh optimizer."""
+    def from_seed(
+        cls,
+        seed_model: "Dense",
+        *,
+        lora: LoRASpec | None = None,
+        rng_seed: int = 0,
+        training: Training = DEFAULTS,
+    ) -> Self:
+        """Branch: copy a trained model, with a fresh optimizer.
+
+        With `lora` only adapters train, drawn by `rng_seed`; `merged` then gives the whole model.
+        """
         branch = cls(deepcopy(seed_model.model), training)
         branch.tokenizer = seed_model.tokenizer
+        if lora is not None:
+            from bam_lab.hf.lora import attach  # peft, of the extra `hf`
+
+            attach(branch.model, lora, rng_seed)
         return branch
+
+    def merged(self) -> "Dense":
+        """Return a low-rank branch as a whole dense model, ready to be an expert."""
+        from bam_lab.hf.lora import merge
+
+        whole = Dense(merge(deepcopy(self.model)), self.training_settings)
+        whole.tokenizer = self.tokenizer
+        return whole
 
     @classmethod
     def from_checkpoint(cls, folder: str | Path, *, training: Training = DEFAULTS) -> Self:

@@ -7,7 +7,7 @@ import torch
 
 from bam_lab.cost.lora import lora_per_token
 from bam_lab.hf.lora import attach, merge
-from bam_lab.methods import module_of
+from bam_lab.methods import BTX, Dense, module_of
 from bam_lab.model.losses import next_token_loss
 from bam_lab.model.trace import counted_flops
 from bam_lab.spec.branches import LoRASpec
@@ -113,3 +113,18 @@ def test_interrupted_training_ends_in_the_same_bits(tmp_path):
         run(tmp_path / "cut", die_at=5)
     again = run(tmp_path / "cut")
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_branch_in_one_line():
+    """Adapters that have moved, merged into a whole model that a mixture takes."""
+    seed_model = Dense(model_of(DENSE), Training())
+    branch = Dense.from_seed(seed_model, lora=lora(("ffn",)))
+    optimizer, tokens = branch.configure_optimizers(), text(2, 64)
+    step(branch.model, tokens)
+    optimizer.step()
+    whole = branch.merged()
+    torch.testing.assert_close(logits(whole.model, tokens), logits(branch.model, tokens))
+    assert set(whole.model.state_dict()) == set(seed_model.model.state_dict())
+    mixture = BTX.from_experts([seed_model, whole])
+    assert torch.equal(mixture.model.layers[0].ffn.gate[1], whole.model.layers[0].ffn.gate)
+    assert not torch.equal(*mixture.model.layers[0].ffn.gate)
