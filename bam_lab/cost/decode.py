@@ -3,7 +3,7 @@
 What the mathematics needs and what our code runs are the same here, rows of one length given: one
 vector goes through the modules that its token uses, and reads every key up to its own. (A shorter
 row of a batch reads as many keys as the longest; in bf16 on a CPU, groups of many rows are filled
-up, see `model/grouped.py`.)
+up, see `model/grouped.py`. Of ReLU gates, as many are taken to be open as they are driven to.)
 
 Lory's token goes through one dense FFN, already merged; a step that begins a segment and decides
 again routes and merges first (arXiv:2405.03133 §3). Branch-Train-Merge runs every model, and the
@@ -16,7 +16,7 @@ from typing import Literal
 
 from bam_lab.cost import kv
 from bam_lab.cost.layer import layers_of
-from bam_lab.cost.params import expert_params, key_params, query_params
+from bam_lab.cost.params import expert_params, ffn_params, key_params, query_params
 from bam_lab.cost.segments import places_of
 from bam_lab.errors import SpecError
 from bam_lab.spec.experts import shape_of
@@ -84,6 +84,7 @@ def decode(
         total += experts.key * key_params(own)
         ffns = merged if experts.routers else 1
         total += experts.ffn_active * expert_params(own, experts) * ffns
+        total += experts.shared * ffn_params(own)
         routers = experts.routers * own.dim * num_experts
         if not by_segment:
             total += routers

@@ -11,7 +11,8 @@
   although their gate is zero count too, the places that fill up Lory's last segment, and the
   merges that its backward makes again. So do
   choices that a capacity limit drops, although they do not run: how many is the text's doing, and
-  a run logs their share.
+  a run logs their share. ReLU gates count as many experts as they are driven to; how many are not
+  0 is the text's doing too, and the logged sparsity says it.
 - `printed`: the paper's own arithmetic (`cost/printed.py`).
 
 A multiplication with its addition is 2 FLOPs. Elementwise work (norms, activations, softmax, gates)
@@ -25,7 +26,7 @@ from fractions import Fraction
 from math import ceil
 
 from bam_lab.cost.layer import LayerExperts, layers_of
-from bam_lab.cost.params import expert_params, key_params, query_params
+from bam_lab.cost.params import expert_params, ffn_params, key_params, query_params
 from bam_lab.cost.printed import printed_forward
 from bam_lab.cost.segments import ffn_work, places_of
 from bam_lab.spec.experts import shape_of
@@ -113,6 +114,7 @@ def _products(
         total += experts.query_active * query_params(model) * places
         total += experts.key * key_params(model) * places
         total += experts.ffn_active * expert_params(model, experts) * work.places
+        total += experts.shared * ffn_params(model) * places
         total += experts.routers * model.dim * num_experts * work.decisions
         total += experts.ffn * expert_params(model, experts) * work.merges
     return 2 * total / seq_len

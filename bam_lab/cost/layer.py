@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, assert_never
 
-from bam_lab.spec.experts import ffn_parts, routed_layers
+from bam_lab.spec.experts import ffn_parts, has_shared, routed_layers
 from bam_lab.spec.laws import Rule
 from bam_lab.spec.methods import (
     AverageMethod,
@@ -27,6 +27,7 @@ from bam_lab.spec.methods import (
 from bam_lab.spec.routers import (
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     RouterSpec,
     SampleRouter,
     SoftRouter,
@@ -55,6 +56,7 @@ class LayerExperts:
         segment_len: tokens that share one routing decision and one FFN merged of all experts; 0
             where every token is routed and nothing is merged.
         ffn_parts: into how many experts one dense FFN is cut; each has ffn_dim / that.
+        shared: FFNs, each whole, that every token goes through beside the experts.
         frozen: modules of which no copy trains; what is below them still needs their gradient.
     """
 
@@ -67,6 +69,7 @@ class LayerExperts:
     segment_len: int = 0
     gathered: bool = False
     ffn_parts: int = 1
+    shared: int = 0
     frozen: frozenset[Part] = frozenset()
 
 
@@ -115,6 +118,7 @@ def layer_experts(
                 key=1,
                 routers=_routers(router),
                 ffn_parts=ffn_parts(method),
+                shared=int(has_shared(method)),
                 frozen=_frozen(method),
             )
         case LoryMethod():
@@ -164,7 +168,8 @@ def _frozen(method: MethodSpec) -> frozenset[Part]:
 def _active(router: RouterSpec, num_experts: int, rule: Rule) -> int | Fraction:
     """Return how many experts a token goes through, on average.
 
-    Under a capacity limit as if it dropped nothing, since what it drops is the text's doing. Where
+    Under a capacity limit as if it dropped nothing, since what it drops is the text's doing. Of
+    ReLU gates as many as they are driven to, although training begins with about half. Where
     experts choose as many as their capacity, before it is rounded up to whole tokens.
     """
     match router:
@@ -172,6 +177,8 @@ def _active(router: RouterSpec, num_experts: int, rule: Rule) -> int | Fraction:
             return num_experts
         case TopKRouter():
             return router.top_k
+        case ReLURouter():
+            return router.active_experts
         case SampleRouter() | HashRouter():
             return 1
         case ExpertChoiceRouter() if rule == "inference":

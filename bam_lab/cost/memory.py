@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bam_lab.cost.flops import BLOCKED_UP_TO, read_keys
 from bam_lab.cost.layer import LayerExperts, layers_of
 from bam_lab.cost.params import count, frozen_params
-from bam_lab.spec.experts import num_sources, shape_of
+from bam_lab.spec.experts import num_sources, relu_router, shape_of
 from bam_lab.spec.laws import Rule
 from bam_lab.spec.methods import (
     LoryMethod,
@@ -142,7 +142,10 @@ def _saved_of_ffn(
         case SoftMoEMethod(slots_per_expert=slots):
             return 2 * model.dim + num_experts * slots * (2 + one // model.max_seq_len)
         case _:
-            return round(experts.ffn_active * one)
+            whole = 4 * model.ffn_dim + 2 * model.dim
+            # Half of all ReLU gates are open before their L1 loss has closed any.
+            least = experts.ffn / 2 if relu_router(method) is not None else 0
+            return round(max(experts.ffn_active, least) * one) + experts.shared * whole
 
 
 def _logits_bytes(model: ModelSpec) -> int:

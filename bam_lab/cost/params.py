@@ -116,6 +116,7 @@ def _total_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
         + experts.query * query_params(model)
         + experts.key * key_params(model)
         + experts.ffn * expert_params(model, experts)
+        + experts.shared * ffn_params(model)
         + experts.routers * router
     )
 
@@ -126,5 +127,6 @@ def _active_layer(model: ModelSpec, experts: LayerExperts, router: int) -> int:
         + experts.query_active * query_params(model)
         + experts.key * key_params(model)
         + round(experts.ffn_active * expert_params(model, experts))
+        + experts.shared * ffn_params(model)
         + experts.routers * router
     )

@@ -9,7 +9,7 @@ in that paper: its routing and merging, once a segment, are shared out over the 
 from dataclasses import dataclass
 
 from bam_lab.cost.layer import LayerExperts, layer_experts, layers_of
-from bam_lab.cost.params import expert_params, key_params, query_params
+from bam_lab.cost.params import expert_params, ffn_params, key_params, query_params
 from bam_lab.spec.experts import shape_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -44,6 +44,7 @@ def _row(model: ModelSpec, experts: LayerExperts, num_experts: int, seq_len: int
     # The table's d_ff counts gate and up together, so 1.5 * d_ff = 3 * ffn_dim.
     width = model.ffn_dim // experts.ffn_parts
     ffn = round(experts.ffn_active * (2 * expert_params(model, experts) + 3 * width))
+    ffn += experts.shared * (2 * ffn_params(model) + 3 * model.ffn_dim)
     routers = experts.routers * 2 * num_experts * model.dim
     if experts.segment_len:
         ffn += experts.ffn * 2 * expert_params(model, experts) // experts.segment_len

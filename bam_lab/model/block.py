@@ -22,7 +22,7 @@ from bam_lab.model.segment_moe import SegmentMoE
 from bam_lab.model.smear import SequenceMergedFFN
 from bam_lab.model.soft_moe import SoftMoE
 from bam_lab.model.token_merging import TokenMergedFFN
-from bam_lab.spec.experts import ffn_parts, routed_layers
+from bam_lab.spec.experts import ffn_parts, has_shared, routed_layers
 from bam_lab.spec.methods import (
     BAMMethod,
     LoryMethod,
@@ -80,7 +80,8 @@ class Block(nn.Module):
             width = spec.ffn_dim // ffn_parts(method)
             own = spec.model_copy(update={"ffn_dim": width})
             router = layer_router(method.ffn_router, index == routed[0])
-            self.ffn = FFNExperts(own, router, num_experts)
+            shared = FFN(spec) if has_shared(method) else None
+            self.ffn = FFNExperts(own, router, num_experts, shared)
 
     def forward(
         self, x: Float[Tensor, "B T D"], context: Context

@@ -1,8 +1,8 @@
 """Feed-forward layers: dense SwiGLU or GELU, and FFN experts under every token router.
 
 Matrix products executed for N tokens: gate and up 2*F x D and down D x F (SwiGLU) once a token
-when dense, once a kept choice under sparse routing (no padding), E times under soft routing;
-router E x D, none for a hash.
+when dense, once a kept choice under sparse routing (no padding), E times under soft routing, and
+once more where an expert is shared; router E x D, none for a hash.
 
 Shapes: B batch, T tokens, D dim, F ffn_dim, E experts, A active, V vocab.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bam_lab.model.context import Context
 from bam_lab.model.grouped import combine, group
-from bam_lab.model.layers import gelu_ffn, project, sum_experts, swiglu, to_compute
+from bam_lab.model.layers import gelu_ffn, project, sum_experts, swiglu, swiglu_stacks, to_compute
 from bam_lab.model.router import Routing, check_router, route, route_by_hash
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import HashRouter, RouterSpec, SoftRouter, TopKRouter
@@ -57,13 +57,16 @@ class FFNExperts(nn.Module):
     """Hold E SwiGLUs, stacked, and their router: weights, or a table from token to expert.
 
     Attributes:
+        shared: an FFN that every token uses beside them (`spec/mixtures.py`).
         bias: of each expert, where load is balanced by one; `balance.py` moves it.
     """
 
     hash: Tensor
     bias: Tensor | None
 
-    def __init__(self, spec: ModelSpec, router: RouterSpec, num_experts: int):
+    def __init__(
+        self, spec: ModelSpec, router: RouterSpec, num_experts: int, shared: FFN | None = None
+    ):
         """Allocate the weights, uninitialised."""
         super().__init__()
         check_router(router, num_experts)
@@ -74,9 +77,8 @@ class FFNExperts(nn.Module):
             self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
         biased = isinstance(router, TopKRouter) and router.bias_rate is not None
         self.register_buffer("bias", torch.zeros(num_experts) if biased else None)
-        self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
+        self.gate, self.up, self.down = swiglu_stacks(spec, num_experts)
+        self.shared = shared
 
     def forward(
         self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
@@ -86,9 +88,11 @@ class FFNExperts(nn.Module):
             routing = route_by_hash(context.tokens, self.hash, self.gate.shape[0])
         else:
             routing = route(normed, self.router, self.router_spec, context.draw, self.bias)
-        if isinstance(self.router_spec, SoftRouter):
-            return self._all(x, routing.gates), routing
-        return self._chosen(x, routing), routing
+        soft = isinstance(self.router_spec, SoftRouter)
+        y = self._all(x, routing.gates) if soft else self._chosen(x, routing)
+        if self.shared is not None:
+            y = y + self.shared(x, normed, context)[0]
+        return y, routing
 
     def _all(self, x: Tensor, gates: Tensor) -> Tensor:
         gated, upped = project(x, self.gate, self.up)

@@ -44,7 +44,7 @@ def group(
 ) -> Groups:
     """Sort (token, choice) pairs by expert, stable, so that equal inputs give equal bits.
 
-    `kept` None keeps all; at least one is kept.
+    `kept` None keeps all.
     """
     flat = chosen.reshape(-1)
     if kept is not None:  # the others sort to the end, as of one expert more
@@ -78,6 +78,8 @@ def combine(
     y: Float[Tensor, "Q D"], gates: Float[Tensor, "N A"], groups: Groups
 ) -> Float[Tensor, "N D"]:
     """Weight the sorted outputs by their gates, put them back and sum over choices."""
+    if not len(y):  # no pair was kept, and there is no row to take
+        return torch.zeros(gates.shape[0], y.shape[1], device=y.device)
     paired = y.index_select(0, groups.inverse).view(*gates.shape, -1)  # N A D
     # A float32 gate times a bf16 output is float32: the gate's rounding would bias the router.
     return (paired * gates.unsqueeze(-1)).sum(1)

@@ -16,7 +16,7 @@ Shapes: N tokens (any leading shape), D dim, V vocab, B batch, T tokens, E exper
 G groups of rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, assert_never
 
 import torch
@@ -34,7 +34,7 @@ from bam_lab.spec.methods import (
     SegmentMoEMethod,
     SparseUpcyclingMethod,
 )
-from bam_lab.spec.routers import BalanceLoss, HashRouter, is_balanced
+from bam_lab.spec.routers import BalanceLoss, ReLURouter, has_softmax, is_balanced
 
 _Routed = BTXMethod | BAMMethod | SparseUpcyclingMethod | SegmentMoEMethod
 """The methods that have router losses."""
@@ -187,8 +187,27 @@ def z_loss(routing: Routing) -> Float[Tensor, ""]:
     return routing.logits.logsumexp(-1).square().mean()
 
 
+def l1_loss(routings: Sequence[Routing], active_experts: int) -> Float[Tensor, ""]:
+    """Return the load-weighted L1 norm of ReLU gates (arXiv:2412.14711 §3.3).
+
+    The mean over layers and tokens of sum_i f_i g_i, f_i = E / active_experts * the share of the
+    tokens (of all devices) whose gate i is open, a constant to the gradient. It is the sum of a
+    token's gates where loads are even and as many as `active_experts`.
+    """
+    layers = []
+    for routing in routings:
+        gates = routing.gates.flatten(0, -2)  # tokens E
+        opened = _over_devices((gates > 0).float().mean(0))
+        load = gates.shape[-1] / active_experts * opened
+        layers.append((load * gates.mean(0)).sum())
+    return torch.stack(layers).mean()
+
+
 def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
-    """Return the method's router losses, each summed over layers, not yet weighted."""
+    """Return the method's router losses, not yet weighted.
+
+    Each is summed over layers, the L1 loss of ReLU gates averaged.
+    """
     losses: dict[str, Tensor] = {}
     if not isinstance(method, _Routed):
         return losses
@@ -206,19 +225,29 @@ def router_losses(output: Output, method: MethodSpec) -> dict[str, Tensor]:
             assert layer.attention is not None
             loss = balance_loss(layer.attention, attention.form, _rows(attention))
             add("balance_loss_attention", loss)
+    if isinstance(method.ffn_router, ReLURouter):
+        routings = [layer.ffn for layer in output.routings if layer.ffn is not None]
+        add("l1_loss_ffn", l1_loss(routings, method.ffn_router.active_experts))
     return losses
 
 
-def weigh(losses: Mapping[str, Tensor], method: MethodSpec) -> Tensor | float:
-    """Return the weighted sum of `router_losses`, to be added to the language-model loss."""
+def weigh(
+    losses: Mapping[str, Tensor], method: MethodSpec, l1_weight: Float[Tensor, ""] | None = None
+) -> Tensor | float:
+    """Return the weighted sum of `router_losses`, to be added to the language-model loss.
+
+    `l1_weight` is the model's (`Transformer`), which moves; every other weight is the method's.
+    """
     if not isinstance(method, _Routed):
         return 0.0
     balance, attention = _ffn_balance(method), _attention_balance(method)
-    weights = {
+    weights: dict[str, Tensor | float] = {
         "balance_loss_ffn": balance.weight if balance else 0.0,
         "balance_loss_attention": attention.weight if attention else 0.0,
         "z_loss": _z_weight(method),
     }
+    if l1_weight is not None:
+        weights["l1_loss_ffn"] = l1_weight.clone()  # it moves before the backward reads it
     return sum((weights[name] * loss for name, loss in losses.items()), 0.0)
 
 
@@ -231,7 +260,7 @@ def _attention_balance(method: MethodSpec) -> BalanceLoss | None:
 
 
 def _z_weight(method: _Routed) -> float:
-    return 0.0 if isinstance(method.ffn_router, HashRouter) else method.z_loss
+    return method.z_loss if has_softmax(method.ffn_router) else 0.0
 
 
 def _rows(loss: BalanceLoss) -> int | None:

@@ -2,7 +2,7 @@
 
 One function a rule: the two orders of the papers' gates (BAM, arXiv:2408.08274 §3: softmax, then
 top-k, the rest of the probability lost; BTX, arXiv:2403.07816 §3: top-k, then softmax, gates sum to
-1), soft routing, sampling, experts that choose, and a hash. `spec/routers.py` describes them; where
+1), soft routing, ReLU gates, sampling, experts that choose, and a hash. `spec/routers.py` describes them; where
 a rule differs between training and inference, a `Draw` marks training.
 Logits and gates are float32: bf16 would tie logits that differ by less than 0.4% and pick experts
 by their number.
@@ -23,6 +23,7 @@ from bam_lab.model.context import Draw
 from bam_lab.spec.routers import (
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     RouterSpec,
     SampleRouter,
     SoftRouter,
@@ -38,7 +39,8 @@ class Routing(NamedTuple):
     Attributes:
         logits: for a hash, which has none, those of its certain choice.
         kept: which choices are computed, where some are not: a capacity limit dropped them, or
-            `chosen` names all experts and these are the ones that chose the token. None: all.
+            `chosen` names all experts and these are the ones that chose the token, or whose gate
+            is not 0. None: all.
     """
 
     logits: Float[Tensor, "B T E"]
@@ -59,6 +61,8 @@ def check_router(router: RouterSpec, num_experts: int) -> None:
             key, wanted = "top_k", router.top_k
         case ExpertChoiceRouter():
             key, wanted = "inference_top_k", router.inference_top_k
+        case ReLURouter():
+            key, wanted = "active_experts", router.active_experts
         case _:
             return
     if wanted > num_experts:
@@ -96,6 +100,9 @@ def select(
     match router:
         case SoftRouter():
             return Routing(logits, logits.softmax(-1), everyone(logits))
+        case ReLURouter():
+            gates = logits.relu()
+            return Routing(logits, gates, everyone(logits), gates > 0)
         case TopKRouter(capacity_factor=float(factor)) if draw is not None:
             return limit(top_k(logits, router.top_k, router.renormalize, bias), factor)
         case TopKRouter():

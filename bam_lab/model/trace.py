@@ -41,7 +41,7 @@ def traced_flops(
         if training:
             output = model(tokens, Draw(0, torch.Generator(tokens.device).manual_seed(0)))
             loss = next_token_loss(output.hidden, model.lm_head_weight, targets)
-            total = loss + weigh(router_losses(output, model.method), model.method)
+            total = loss + weigh(router_losses(output, model.method), model.method, model.l1_weight)
             total.backward()  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():

@@ -4,7 +4,8 @@ Parameters, by name (E experts stacked in front where the method has them, in ro
 `embedding`, `position` (learned positions only), `lm_head` (absent when tied), `final_norm`, and
 for each layer `layers.<i>.`: `norm` (parallel) or `attention_norm`, `ffn_norm` (serial);
 `attention.{query,key,value,output}`; `ffn.{gate,up,down}` (no gate with GELU); `attention.router`,
-`ffn.router` (neither stacked nor routed in a layer that stays dense). Construction leaves them
+`ffn.router` (neither stacked nor routed in a layer that stays dense); `ffn.shared.{gate,up,down}`,
+never stacked; `l1_weight` (ReLU gates). Construction leaves them
 uninitialised (and costs nothing on the meta device); `initialise` fills them.
 
 Shapes: B batch, T tokens, D dim, V vocab.
@@ -29,6 +30,7 @@ from bam_lab.spec.experts import (
     misfits,
     num_experts_of,
     num_sources,
+    relu_router,
     shape_of,
 )
 from bam_lab.spec.methods import MethodSpec, Unrouted
@@ -50,10 +52,14 @@ class Transformer(nn.Module):
         spec: the shape of the seed model.
         method: dense or which mixture.
         num_experts: experts of the mixture; 1 for a dense model.
+
+    Attributes:
+        l1_weight: coefficient of the L1 loss of ReLU gates; `balance.py` moves it.
     """
 
     rope_cos: Tensor
     rope_sin: Tensor
+    l1_weight: Tensor | None
 
     def __init__(self, spec: ModelSpec, method: MethodSpec, num_experts: int):
         """Build all layers, their weights uninitialised.
@@ -78,6 +84,8 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(
             Block(spec, method, num_experts, index) for index in range(spec.num_layers)
         )
+        relu = relu_router(method)
+        self.register_buffer("l1_weight", None if relu is None else torch.tensor(relu.l1_init))
         self.final_norm = nn.Parameter(torch.empty(spec.dim))
         if not spec.tie_embeddings:
             self.lm_head = nn.Parameter(torch.empty(spec.vocab_size, spec.dim))

@@ -19,7 +19,7 @@ from bam_lab.spec.methods import (
     Unrouted,
 )
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import HashRouter, SampleRouter
+from bam_lab.spec.routers import HashRouter, ReLURouter, SampleRouter
 from bam_lab.spec.segment_rules import segment_misfits
 from bam_lab.spec.segments import CopiesOrExperts
 
@@ -192,9 +192,20 @@ def hash_router(method: MethodSpec) -> HashRouter | None:
     return router if isinstance(router, HashRouter) else None
 
 
+def relu_router(method: MethodSpec) -> ReLURouter | None:
+    """Return the router of the method's FFN experts whose gates are no softmax, if it is one."""
+    router = getattr(method, "ffn_router", None)
+    return router if isinstance(router, ReLURouter) else None
+
+
 def has_bias(method: MethodSpec) -> bool:
     """Return whether a bias balances the load of the method's FFN experts."""
     return getattr(getattr(method, "ffn_router", None), "bias_rate", None) is not None
+
+
+def has_shared(method: MethodSpec) -> bool:
+    """Return whether an FFN that every token uses stands beside the routed experts."""
+    return getattr(method, "shared_expert", False)
 
 
 def routed_modules(method: MethodSpec, num_layers: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from bam_lab.spec.mixtures import BTXMethod, SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.routers import SoftRouter, TopKRouter
+from bam_lab.spec.routers import ReLURouter, SoftRouter, TopKRouter
 
 
 def layout_misfits(
@@ -38,7 +38,13 @@ def copy_misfits(method: SparseUpcyclingMethod, model: ModelSpec) -> Iterator[tu
             f"must give a whole channel of {model.ffn_dim // parts}, got {method.reinit_share}. "
             "Raise it.",
         )
-    if parts > 1 and not isinstance(router, SoftRouter | TopKRouter):
+    if parts > 1 and isinstance(router, ReLURouter):
+        yield (
+            "granularity",
+            f"must be 1 with score: relu, got {parts}: the parts of a copy would each have the gate "
+            "of the whole. Use score: softmax.",
+        )
+    elif parts > 1 and not isinstance(router, SoftRouter | TopKRouter):
         yield (
             "granularity",
             f"must be 1 with a router that does not choose by its logits alone, got {parts}: the "

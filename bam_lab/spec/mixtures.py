@@ -2,6 +2,15 @@
 
 The defaults are the papers' (section named beside each); a value that a paper leaves open is in
 the assumption register (`report/assumptions.py`).
+
+A shared expert (arXiv:2401.06066 §3.2) is one SwiGLU of the model's ffn_dim, however wide the
+routed experts are. Every token of a routed layer goes through it, and it is added with weight 1,
+without a gate. It begins as the mean of the dense experts' FFNs, as the seed model's FFN beside
+copies, or drawn anew from scratch. A dense FFN would then count twice at step 0, so the `down` of
+the shared expert and of every routed one are halved, as arXiv:2410.07524 §2.4 scales the weights of
+fine-grained copies (for a shared expert it is ours: DeepSeekMoE trains from scratch). If all
+experts are equal, the sum is (1 + the token's sum of gates) / 2 times the dense FFN: that FFN
+itself where gates sum to 1. From scratch nothing is halved.
 """
 
 import re
@@ -56,12 +65,14 @@ class BTXMethod(_MixtureMethod):
         chunks: parts of each FFN; for `split` alone.
         frozen_experts: whether the experts keep the weights of the dense models, and all else
             trains.
+        shared_expert: whether an FFN that trains stands beside the routed experts, as above.
     """
 
     method: Literal["btx"]
     expert_layout: Literal["whole", "split", "blended"] = "whole"
     chunks: NumExperts | None = None
     frozen_experts: bool = False
+    shared_expert: bool = False
     balance_loss: BalanceLoss | None = BalanceLoss(form="gates", weight=0.01)
 
 
@@ -99,6 +110,8 @@ class SparseUpcyclingMethod(Spec):
             start, so that they are chosen together (arXiv:2410.07524 §2.3, virtual groups), and
             their down projections are multiplied by granularity.
         copied_experts: how many experts are copies, the rest drawn anew (App. B.5); None for all.
+        shared_expert: whether an FFN stands beside the routed experts, as above: a whole copy,
+            without noise.
         router_init_std: standard deviation of the routers' normal initialisation.
     """
 
@@ -111,6 +124,7 @@ class SparseUpcyclingMethod(Spec):
     reinit_share: Share = 0.0
     granularity: PositiveInt = 1
     copied_experts: PositiveInt | None = None
+    shared_expert: bool = False
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)
     z_loss: NonNegativeFloat = 0.0
     router_init_std: PositiveFloat = 0.02

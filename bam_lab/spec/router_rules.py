@@ -8,10 +8,12 @@ from bam_lab.spec.routers import (
     BalanceLoss,
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     RouterSpec,
     SampleRouter,
     TopKRouter,
     chooses_all,
+    has_softmax,
     is_balanced,
 )
 
@@ -40,6 +42,11 @@ def router_problems(
             yield from (
                 ((loss_key, *keys), text) for keys, text in _loss(loss, router, num_experts)
             )
+    ffn_router: RouterSpec | None = getattr(method, "ffn_router", None)
+    if ffn_router is not None and not has_softmax(ffn_router):
+        if "z_loss" in written and getattr(method, "z_loss", None):
+            what = "a hash routes" if isinstance(ffn_router, HashRouter) else "gates are no softmax"
+            yield ("z_loss",), f"must be 0 where {what}: it has no effect. Set 0."
     if hash_router(method) is not None:
         yield from _beside_a_hash(method, written)
 
@@ -64,6 +71,12 @@ def _router(router: RouterSpec, num_experts: int) -> Iterator[Problem]:
                     f"{router.capacity_factor:g}: every expert would take every token. Lower it, "
                     "or set select: all.",
                 )
+        case ReLURouter() if router.active_experts >= num_experts:
+            yield (
+                ("active_experts",),
+                f"must be below the number of experts {num_experts}, got {router.active_experts}: "
+                "no gate would have to close. Lower it, or set score: softmax.",
+            )
         case HashRouter(kind="balanced") if router.table_seed:
             yield ("table_seed",), "must not be given with kind: balanced, which draws nothing."
         case _:
@@ -99,7 +112,13 @@ def _too_many(num_experts: int, wanted: int) -> str:
 
 def _loss(loss: BalanceLoss, router: RouterSpec, num_experts: int) -> Iterator[Problem]:
     if not is_balanced(router):
-        why = "a hash has no router" if isinstance(router, HashRouter) else "experts choose"
+        match router:
+            case HashRouter():
+                why = "a hash has no router"
+            case ReLURouter():
+                why = "gates have their own load-weighted L1 loss"
+            case _:
+                why = "experts choose"
         yield (), f"must be null where {why}, got {loss.form}: it has no effect. Set null."
     elif loss.form == "tokens" and chooses_all(router, num_experts):
         yield (
@@ -119,8 +138,6 @@ def _loss(loss: BalanceLoss, router: RouterSpec, num_experts: int) -> Iterator[P
 
 def _beside_a_hash(method: MethodSpec, written: Collection[str]) -> Iterator[Problem]:
     router = hash_router(method)
-    if "z_loss" in written and getattr(method, "z_loss", None):
-        yield ("z_loss",), "must be 0 where a hash routes: it has no effect. Set 0."
     if "router_init_std" in written and not hasattr(method, "attention_router"):
         yield ("router_init_std",), "must not be given where a hash routes: it has no effect."
     learned = router is not None and router.kind in ("clustered", "dispersed")

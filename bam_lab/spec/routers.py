@@ -3,6 +3,7 @@
 Which models a router may serve: attention experts take `AttentionRouterSpec`, FFN experts all.
 """
 
+from math import pi, sqrt
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -15,6 +16,29 @@ class SoftRouter(Spec):
 
     score: Literal["softmax"]
     select: Literal["all"]
+
+
+class ReLURouter(Spec):
+    """Send every token to the experts whose logit is positive, with that as gate (ReMoE).
+
+    arXiv:2412.14711 §3: gates are relu(logits), so their number and their sum are the token's own;
+    an expert whose gate is 0 does not run. The load-weighted L1 loss of §3.3 keeps them few and
+    even; its coefficient, one for the model, is multiplied after each step by
+    `l1_growth` ** sign(target - sparsity), both over all routed layers, the target being
+    1 - `active_experts` / num_experts. The paper trains from scratch; upcycled, the sum of gates
+    at step 0 is whatever `router_init_std` makes it, and about half of the experts run.
+
+    Attributes:
+        active_experts: how many experts a token is to have on average.
+        l1_init: the coefficient at step 0.
+        l1_growth: how fast it moves.
+    """
+
+    score: Literal["relu"]
+    select: Literal["all"]
+    active_experts: PositiveInt
+    l1_init: PositiveFloat = 1e-8
+    l1_growth: Annotated[float, Field(gt=1)] = 1.2
 
 
 class TopKRouter(Spec):
@@ -109,8 +133,9 @@ class HashRouter(Spec):
 
 
 AttentionRouterSpec = Annotated[SoftRouter | TopKRouter, Field(discriminator="select")]
+_SelectAll = Annotated[SoftRouter | ReLURouter, Field(discriminator="score")]
 RouterSpec = Annotated[
-    SoftRouter | TopKRouter | SampleRouter | ExpertChoiceRouter | HashRouter,
+    _SelectAll | TopKRouter | SampleRouter | ExpertChoiceRouter | HashRouter,
     Field(discriminator="select"),
 ]
 
@@ -146,8 +171,16 @@ def chooses_all(router: RouterSpec, num_experts: int) -> bool:
 
 
 def is_balanced(router: RouterSpec) -> bool:
-    """Return whether a balance loss can move the router: not a hash, nor experts that choose."""
-    return not isinstance(router, HashRouter | ExpertChoiceRouter)
+    """Return whether a balance loss is for the router.
+
+    It moves no hash, nor experts that choose; ReLU gates have a loss of their own.
+    """
+    return not isinstance(router, HashRouter | ExpertChoiceRouter | ReLURouter)
+
+
+def has_softmax(router: RouterSpec) -> bool:
+    """Return whether the router's logits are of a softmax, which a z-loss keeps small."""
+    return not isinstance(router, HashRouter | ReLURouter)
 
 
 def layer_router(router: RouterSpec, is_first: bool) -> RouterSpec:
@@ -157,9 +190,14 @@ def layer_router(router: RouterSpec, is_first: bool) -> RouterSpec:
     return router
 
 
-def predicted_gate_sum(router: RouterSpec, num_experts: int) -> float:
-    """Return the sum of a token's gates under the inference rule, for near-uniform logits."""
+def predicted_gate_sum(router: RouterSpec, num_experts: int, logit_std: float = 0.0) -> float:
+    """Return the sum of a token's gates under the inference rule, for near-uniform logits.
+
+    Their standard deviation matters to ReLU gates alone: the mean of a relu of normal logits.
+    """
     match router:
+        case ReLURouter():
+            return num_experts * logit_std / sqrt(2 * pi)
         case TopKRouter(renormalize=False):
             return router.top_k / num_experts
         case ExpertChoiceRouter(renormalize=False):

@@ -10,7 +10,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from bam_lab.model.balance import move_biases
+from bam_lab.model.balance import move_biases, move_l1_weight, sparsity
 from bam_lab.model.context import Draw
 from bam_lab.model.facts import routing_facts
 from bam_lab.model.losses import next_token_loss, router_losses, weigh
@@ -46,8 +46,12 @@ class TrainedModule(lightning.LightningModule):
         nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
         extra = router_losses(output, self.model.method)
         parts = {"loss": nll} | extra | routing_facts(output)
+        weighted = weigh(extra, self.model.method, self.model.l1_weight)
+        if self.model.l1_weight is not None:
+            parts |= {"l1_weight": self.model.l1_weight.clone(), "sparsity_ffn": sparsity(output)}
+            move_l1_weight(self.model, output)
         return {
-            "loss": nll + weigh(extra, self.model.method),
+            "loss": nll + weighted,
             "metrics": {name: part.detach() for name, part in parts.items()},
         }
 

@@ -55,21 +55,21 @@ def make(origin: Origin, experts: Sequence[State], generator: torch.Generator) -
     tensors = [piece(experts, source) for source in origin.sources]
     match origin.op:
         case "take":
-            return tensors[0].clone()
+            return tensors[0] * origin.scale
         case "copy" | "reinit":
             return copies(tensors, origin, generator)
         case "mean":
-            return mean(tensors, origin.weights)
+            return mean(tensors, origin.weights) * origin.scale
         case "stack":
-            return torch.stack(tensors)
+            return torch.stack(tensors) * origin.scale
         case "blend":
-            return blend(tensors, origin)
+            return blend(tensors, origin) * origin.scale
         case "init":
             rows = (origin.shape[0] // origin.repeat, *origin.shape[1:])
             drawn = torch.empty(rows).normal_(0.0, origin.std, generator=generator)
             return drawn.repeat_interleave(origin.repeat, 0)
         case "ones":
-            return torch.ones(origin.shape)
+            return torch.ones(origin.shape) * origin.scale
         case "zeros":
             return torch.zeros(origin.shape)
         case "hash":

@@ -7,7 +7,8 @@ is not stated there; its general rule for all that is not an expert gives the me
 Sparse Upcycling (arXiv:2212.05055 §4): the seed model alone, its FFN copied into every expert of
 the routed layers, everything else as it is. Lory (arXiv:2405.03133): copies in every layer, or the
 FFNs of dense experts as in BTX. BTX's other layouts (arXiv:2403.07816 §4.3) cut every FFN along its
-hidden channels: gate and up by rows, down by columns. `start: scratch` reads no dense model: every
+hidden channels: gate and up by rows, down by columns. A shared expert uses each dense FFN a second
+time (`spec/mixtures.py` says which scale it has). `start: scratch` reads no dense model: every
 tensor is drawn, under the names and shapes of the same mixture.
 Coverage, provenance, dry runs and streaming all read this table; it needs no torch.
 """
@@ -22,9 +23,11 @@ from bam_lab.spec.experts import (
     expert_tensors,
     ffn_parts,
     has_bias,
+    has_shared,
     hash_router,
     num_experts_of,
     num_sources,
+    relu_router,
     routed_modules,
     starts_anew,
 )
@@ -40,6 +43,8 @@ from bam_lab.spec.methods import (
 from bam_lab.spec.model import ModelSpec
 
 Shape = tuple[int, ...]
+SHARED = ".shared."
+"""In the name of every tensor of a shared expert."""
 Op = Literal["take", "copy", "reinit", "mean", "stack", "blend", "init", "ones", "zeros", "hash"]
 EXPERT_OPS: tuple[Op, ...] = ("stack", "copy", "reinit", "blend")
 """Those that give the target a leading expert axis."""
@@ -76,7 +81,7 @@ class Origin:
             `init` from a normal distribution with `std`; `ones`, `zeros`; `hash`: the table of a
             hash router, made of the target's own embedding.
         shape: of the target.
-        scale: factor on copies.
+        scale: factor on what the sources give, and on `ones`.
         anew, anew_std: how many experts, the last ones, are drawn from a normal distribution
             instead of copied.
         reinit_share: that share, where `op` is `reinit`.
@@ -166,6 +171,11 @@ def origins(method: MethodSpec, spec: ModelSpec, experts: Sequence[str]) -> dict
         table[f"{module}.router"] = Origin("init", (), shape, method.router_init_std, repeat=rows)
         if module.endswith(".ffn") and has_bias(method):
             table[f"{module}.bias"] = Origin("zeros", (), (count,))
+    if (relu := relu_router(method)) is not None:
+        table["l1_weight"] = Origin("ones", (), (), scale=relu.l1_init)
+    if has_shared(method):
+        for module in routed_modules(method, spec.num_layers):
+            table |= _shared(method, spec, module, len(experts))
     return table
 
 
@@ -180,15 +190,18 @@ def _averaged(method: AverageMethod, spec: ModelSpec, experts: Sequence[str]) ->
 
 def _stacked(method: MethodSpec, name: str, shape: Shape, models: int) -> Origin:
     """Return the experts made of tensor `name` of several dense models, whole or cut."""
-    axis, parts = _hidden_axis(name), ffn_parts(method)
+    axis, parts, scale = _hidden_axis(name), ffn_parts(method), _sharing(method, name)
     if isinstance(method, BTXMethod) and method.expert_layout == "blended":
         cuts = [(i, Cut(axis, n, models)) for n in range(models) for i in range(models)]
-        return Origin("blend", tuple(Source(i, name, cut) for i, cut in cuts), (models, *shape))
+        blended = tuple(Source(i, name, cut) for i, cut in cuts)
+        return Origin("blend", blended, (models, *shape), scale=scale)
     if parts == 1:
-        return Origin("stack", tuple(Source(i, name) for i in range(models)), (models, *shape))
+        sources = tuple(Source(i, name) for i in range(models))
+        return Origin("stack", sources, (models, *shape), scale=scale)
     cuts = [(i, Cut(axis, n, parts)) for i in range(models) for n in range(parts)]
     own = _divided(shape, axis, parts)
-    return Origin("stack", tuple(Source(i, name, cut) for i, cut in cuts), (len(cuts), *own))
+    sources = tuple(Source(i, name, cut) for i, cut in cuts)
+    return Origin("stack", sources, (len(cuts), *own), scale=scale)
 
 
 def _copied(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, count: int) -> Origin:
@@ -204,7 +217,7 @@ def _copied(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, count:
         (count, *_divided(shape, axis, parts)),
         method.copy_noise_std,
         # A token's gates are shared by the parts of a copy, so that each would weigh 1 / parts.
-        scale=float(parts) if name.endswith(".down") else 1.0,
+        scale=(parts if name.endswith(".down") else 1) * _sharing(method, name),
         anew=count - copied * parts,
         anew_std=spec.init_std,
         reinit_share=method.reinit_share,
@@ -219,6 +232,29 @@ def _drawn(method: MethodSpec, spec: ModelSpec, name: str, shape: Shape, experts
         return Origin("init", (), shape, spec.init_std)
     own = _divided(shape, _hidden_axis(name), ffn_parts(method))
     return Origin("init", (), (experts, *own), spec.init_std)
+
+
+def _shared(method: MethodSpec, spec: ModelSpec, module: str, models: int) -> dict[str, Origin]:
+    """Return the origins of the expert of one routed FFN that every token uses."""
+    table = {}
+    for part, shape in (
+        ("gate", (spec.ffn_dim, spec.dim)),
+        ("up", (spec.ffn_dim, spec.dim)),
+        ("down", (spec.dim, spec.ffn_dim)),
+    ):
+        name = f"{module}.{part}"
+        sources = tuple(Source(i, name) for i in range(models))
+        scale = _sharing(method, name)
+        op: Op = "take" if copies_seed(method) else "mean"
+        made = Origin(op, sources, shape, scale=scale)
+        drawn = Origin("init", (), shape, spec.init_std)
+        table[f"{module}{SHARED}{part}"] = drawn if starts_anew(method) else made
+    return table
+
+
+def _sharing(method: MethodSpec, name: str) -> float:
+    """Return the factor on a dense FFN's tensor where a shared and a routed expert add up to it."""
+    return 0.5 if has_shared(method) and name.endswith(".down") else 1.0
 
 
 def _hidden_axis(name: str) -> int:
@@ -237,11 +273,14 @@ def check_coverage(
 ) -> None:
     """Check the law: every target tensor has one origin, every part of a source tensor one use.
 
+    A shared expert's uses count apart.
+
     Raises:
         ValueError: naming every tensor that breaks it.
     """
-    used = Counter(source for origin in table.values() for source in origin.sources)
-    named = {(source.expert, source.tensor) for source in used}
+    shared = Counter(s for name, o in table.items() if SHARED in name for s in o.sources)
+    used = Counter(s for name, o in table.items() if SHARED not in name for s in o.sources)
+    named = {(source.expert, source.tensor) for source in used | shared}
     held = {(i, name) for i, shapes in enumerate(experts) for name in shapes}
     problems = [f"{name} has no origin" for name in target if name not in table]
     problems += [f"{name} is not in the target" for name in table if name not in target]
@@ -252,7 +291,7 @@ def check_coverage(
     ]
     problems += [f"expert {i} has no {name}" for i, name in sorted(named - held)]
     problems += [f"{name} of expert {i} goes nowhere" for i, name in sorted(held - named)]
-    problems += _misused(used)
+    problems += _misused(used) + _misused(shared)
     for name, origin in table.items():
         problems += [
             f"{source.tensor} of expert {source.expert} must have shape {own} for {name}"

@@ -20,7 +20,7 @@ from bam_lab.model.gathered_attention import CHUNK, FILL, KEYS, TILE
 from bam_lab.model.generate import Decoder
 from bam_lab.model.trace import counted_flops, traced_flops
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.experts import has_bos
+from bam_lab.spec.experts import has_bos, relu_router
 from bam_lab.spec.laws import Rule, no_generation
 from bam_lab.upcycle.probe import by_place, training_pass
 
@@ -62,7 +62,21 @@ def _decoded_token(model: Transformer, tokens: Tensor) -> dict[str, Any]:
         decoder.start()
         traced = counted_flops(lambda: decoder.step(tokens[:, -2]))
     step = decode(model.spec, model.method, model.num_experts, length - 1)
-    return _fact(batch * step.flops, traced)
+    return _fact(batch * step.flops, traced, _open_gates(model, tokens[:, :-1]))
+
+
+@torch.no_grad()
+def _open_gates(model: Transformer, tokens: Tensor) -> int:
+    """Return what ReLU gates of the last of `tokens` [B, T] add to the formula of one step."""
+    router, total = relu_router(model.method), 0
+    if router is None:
+        return 0
+    layers = layers_of(model.method, model.num_experts, model.spec.num_layers)
+    for routing, layer in zip(model(tokens).routings, layers, strict=True):
+        if routing.ffn is not None:
+            run = int((routing.ffn.gates[:, -1] > 0).sum()) - router.active_experts * len(tokens)
+            total += 2 * run * expert_params(model.spec, layer)
+    return total
 
 
 def _fact(formula: int, model: int, more: int = 0, off: int = 0) -> dict[str, Any]:

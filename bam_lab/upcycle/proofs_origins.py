@@ -2,9 +2,11 @@
 
 - `origins`: each tensor is what its one origin makes of the dense models, bit by bit.
 - `copies`: a mixture of equal experts is the dense model whose routed layers' outputs are
-  multiplied by the token's sum of gates; where gates sum to 1 that is the dense model itself.
+  multiplied by the token's sum of gates; where gates sum to 1 that is the dense model itself. An
+  expert that every token shares adds its own output, not multiplied.
 - `permutation`: experts and router columns moved together move no logit.
-- `one expert`: a router forced to one expert gives the dense model with that expert's tensors.
+- `one expert`: a router forced to one expert gives the dense model with that expert's tensors,
+  with what an expert that every token shares adds, and multiplied where a gate is no share of 1.
 
 What a method breaks for a known reason is declared in `spec/laws.py`, as for the other laws.
 """
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 
 from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Output, Transformer
-from bam_lab.spec.experts import expert_tensors, ffn_parts, has_bos, num_sources
+from bam_lab.spec.experts import expert_tensors, ffn_parts, has_bos, num_sources, relu_router
 from bam_lab.spec.laws import Identity, broken_identities
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import END_OF_TEXT_ID
@@ -82,7 +84,7 @@ def _copies(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
     mixture = build(probe.spec, probe.method, probe.num_experts, state | stacked)
     output = mixture(tokens)
     alone, places = _dense(probe, dense, tokens)
-    with _scaled(alone, output, probe.method, places.shape[1]) as scaled:
+    with _scaled(alone, mixture, output, places.shape[1]) as scaled:
         wanted = _logits(alone, places)[:, -tokens.shape[1] :]
     return _difference(mixture.logits(output.hidden), wanted), {"scaled": scaled}
 
@@ -102,25 +104,38 @@ def _dense(mixture: Transformer, state: State, tokens: Tensor) -> tuple[Transfor
 
 
 @contextmanager
-def _scaled(dense: Transformer, output: Output, method: MethodSpec, places: int) -> Iterator[bool]:
-    """Multiply the outputs of a dense model's layers by the sums of a mixture's gates."""
-    hooks = []
-    for layer, routings in zip(dense.layers, output.routings, strict=True):
+def _scaled(
+    dense: Transformer, mixture: Transformer, output: Output, places: int, multiply: bool = True
+) -> Iterator[bool]:
+    """Multiply the outputs of a dense model's layers by the sums of a mixture's gates, if asked.
+
+    After that they get what the mixture's shared experts add. Yields whether anything was multiplied.
+    """
+    hooks, scaled = [], False
+    layers = zip(dense.layers, mixture.layers, output.routings, strict=True)
+    for layer, mixed, routings in layers:
         for name, routing in routings._asdict().items():
             if routing is None:
                 continue
-            scale = by_place(routing.gates.sum(-1, keepdim=True), method, places)
-            if not torch.allclose(scale, torch.ones_like(scale)):
-                hooks.append(_multiply(getattr(layer, name), scale))
+            scale = by_place(routing.gates.sum(-1, keepdim=True), mixture.method, places)
+            shared = getattr(getattr(mixed, name), "shared", None)
+            multiplied = multiply and not torch.allclose(scale, torch.ones_like(scale))
+            if multiplied or shared is not None:
+                hooks.append(_change(getattr(layer, name), scale if multiplied else 1.0, shared))
+            scaled |= multiplied
     try:
-        yield bool(hooks)
+        yield scaled
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _multiply(module: nn.Module, scale: Tensor) -> Any:
-    return module.register_forward_hook(lambda _, inputs, made: (made[0] * scale, *made[1:]))
+def _change(module: nn.Module, scale: Tensor | float, shared: nn.Module | None) -> Any:
+    def changed(_: nn.Module, inputs: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
+        more = 0.0 if shared is None else shared(*inputs)[0]
+        return made[0] * scale + more, *made[1:]
+
+    return module.register_forward_hook(changed)
 
 
 def _permutation(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, Any]]:
@@ -148,7 +163,7 @@ def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, An
             tensor[:, 0] = 0.0
         elif name.endswith("norm"):
             tensor[0] = 1.0
-        elif name.endswith((".attention.output", ".ffn.down")):
+        elif name.endswith((".attention.output", ".ffn.down", ".shared.down")):
             tensor[..., 0, :] = 0.0
         elif name.endswith(".router"):
             tensor.zero_()
@@ -157,9 +172,12 @@ def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, An
         elif name.endswith(".hash"):
             tensor.fill_(last)
     mixture = build(probe.spec, probe.method, probe.num_experts, state)
+    output = mixture(tokens)
     dense, places = _dense(probe, expert_state(mixture, last), tokens)
-    wanted = _logits(dense, places)[:, -tokens.shape[1] :]
-    return _difference(_logits(mixture, tokens), wanted), {}
+    free = relu_router(probe.method) is not None
+    with _scaled(dense, mixture, output, places.shape[1], multiply=free):
+        wanted = _logits(dense, places)[:, -tokens.shape[1] :]
+    return _difference(mixture.logits(output.hidden), wanted), {}
 
 
 def expert_state(model: Transformer, expert: int) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ All in float32, whatever training uses.
 """
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 from typing import Any
 
 import torch
@@ -81,12 +82,14 @@ def _nats(model: Transformer, windows: Tensor) -> float:
 @torch.no_grad()
 def _gate_sums(model: Transformer, rows: Tensor) -> dict[str, Any]:
     routings = _routings(model, rows, training=False)
+    # A router is a row of normal weights on a normed input, which has length sqrt(dim).
+    logit_std = getattr(model.method, "router_init_std", 0.0) * sqrt(model.spec.dim)
     first = next((name for name in routings if name.endswith(".ffn")), "")
     return {
         name: {
             "measured": float(routing.gates.sum(-1).mean()),
             "predicted": predicted_gate_sum(
-                _router_of(model.method, name, name == first), model.num_experts
+                _router_of(model.method, name, name == first), model.num_experts, logit_std
             ),
         }
         for name, routing in routings.items()

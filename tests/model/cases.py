@@ -26,6 +26,7 @@ from bam_lab.spec.routers import (
     BalanceLoss,
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     RouterSpec,
     SampleRouter,
     SoftRouter,
@@ -70,6 +71,10 @@ def sample(estimator="soft_value", soft_first_layer=False, **settings) -> Sample
     )
 
 
+def relu(active_experts=1, **settings) -> ReLURouter:
+    return ReLURouter(score="relu", select="all", active_experts=active_experts, **settings)
+
+
 FFN_ROUTERS: dict[str, RouterSpec] = {
     "top-1-capacity": top_k(1, capacity_factor=1.0),
     "top-2-renormalized-capacity": top_k(2, renormalize=True, capacity_factor=2.0),
@@ -84,6 +89,7 @@ FFN_ROUTERS: dict[str, RouterSpec] = {
     "hash-balanced": HashRouter(select="hash", kind="balanced"),
     "hash-clustered": HashRouter(select="hash", kind="clustered"),
     "hash-dispersed": HashRouter(select="hash", kind="dispersed"),
+    "relu": relu(),
 }
 """Those that attention has not; what they limit, draw or choose is in the training rule alone."""
 
@@ -160,6 +166,24 @@ METHODS |= {
     ),
     "sparse_upcycling-partly-top-2": sparse_upcycling("every_other", copied_experts=2),
     "lory-scratch-uniform": lory("uniform", num_experts=EXPERTS, start="scratch"),
+    "bam-shared-soft-ffn-relu": bam("shared", SOFT, relu(2)),
+    "sparse_upcycling-every_other-relu": sparse_upcycling("every_other", relu(2)),
+    "btx-shared-soft": btx(SOFT, shared_expert=True),
+    "btx-shared-top-2-renormalized": btx(top_k(2, True), shared_expert=True),
+    "btx-shared-relu": btx(relu(), shared_expert=True),
+    "btx-shared-frozen-split-top-2": btx(
+        top_k(2), shared_expert=True, frozen_experts=True, expert_layout="split", chunks=2
+    ),
+    "btx-shared-blended-expert-choice": btx(
+        expert_choice(), shared_expert=True, expert_layout="blended"
+    ),
+    "sparse_upcycling-shared-top-2": sparse_upcycling("every_other", shared_expert=True),
+    "sparse_upcycling-shared-fine-top-2-renormalized": sparse_upcycling(
+        "all", top_k(2, True), num_experts=2, granularity=2, shared_expert=True
+    ),
+    "sparse_upcycling-shared-scratch-top-2": sparse_upcycling(
+        "every_other", shared_expert=True, start="scratch"
+    ),
 }
 
 

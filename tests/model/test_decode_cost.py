@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from bam_lab.cost.decode import decode
+from bam_lab.cost.params import ffn_params
 from bam_lab.errors import SpecError
 from bam_lab.model.generate import Decoder
 from bam_lab.model.trace import counted_flops
+from bam_lab.spec.experts import relu_router
 from tests.model.cases import DENSE, EXPERTS, SEGMENT, model_of, text
 from tests.model.test_generate import ALL, METHODS, REFUSED, SYSTEMS, ensemble
 
@@ -26,8 +28,21 @@ def test_formula_equals_trace(method, block, rule):
     decoder = Decoder(model, text(ROWS, 2 * SEGMENT - 1), None, 3, rule)
     decoder.start()
     costs = [decode(model.spec, spec, EXPERTS, 2 * SEGMENT + more, rule, 4) for more in (0, 1)]
-    assert traced_step(decoder) == ROWS * costs[0].flops
-    assert traced_step(decoder) == ROWS * (costs[1].flops + costs[1].deciding_flops)
+    more = [open_gates(model, step) for step in (1, 2)]
+    assert traced_step(decoder) == ROWS * costs[0].flops + more[0]
+    assert traced_step(decoder) == ROWS * (costs[1].flops + costs[1].deciding_flops) + more[1]
+
+
+def open_gates(model, step):
+    """Return the FLOPs of ReLU gates beyond the formula's, in the step after so many others."""
+    router = relu_router(model.method)
+    if router is None:
+        return 0
+    prompts = text(ROWS, 2 * SEGMENT - 1)
+    routings = model(torch.cat((prompts, text(ROWS, 1).expand(-1, step)), 1)).routings
+    gates = [layer.ffn.gates[:, -1] for layer in routings if layer.ffn is not None]
+    run = sum(int((own > 0).sum()) - router.active_experts * ROWS for own in gates)
+    return 2 * run * ffn_params(model.spec)
 
 
 @pytest.mark.parametrize(("method", "block", "rule"), ALL)

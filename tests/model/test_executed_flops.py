@@ -13,6 +13,7 @@ from bam_lab.model.context import Draw
 from bam_lab.model.gathered_attention import CHUNK, FILL, KEYS, TILE
 from bam_lab.model.grouped import FILL as GROUP_FILL
 from bam_lab.model.trace import traced_flops
+from bam_lab.spec.experts import relu_router
 from tests.model.cases import (
     CASES,
     DENSE,
@@ -41,6 +42,10 @@ def test_formula_equals_trace(method, block):
     forward = n * counted.executed_forward + 4 * (observed_reads(model, evaluated) - assumed)
     training = n * counted.executed_training + 12 * (observed_reads(model, trained) - assumed)
     training -= 3 * 2 * dropped(trained) * ffn_params(model.spec)
+    if (router := relu_router(model.method)) is not None:
+        for_each = 2 * ffn_params(model.spec)
+        forward += for_each * surplus(evaluated, router.active_experts)
+        training += 3 * for_each * surplus(trained, router.active_experts)
     assert traced_flops(model, tokens, tokens, training=False) == forward
     if method != "segment_moe-own_mean-expert_choice":  # segments of unequal length, taken whole
         assert traced_flops(model, tokens, tokens, training=True) == training
@@ -65,6 +70,12 @@ def dropped(routings):
     found = [layer.ffn for layer in routings if layer.ffn is not None]
     limited = [r for r in found if r.kept is not None and r.chosen.shape[-1] < EXPERTS]
     return sum(int((~routing.kept).sum()) for routing in limited)
+
+
+def surplus(routings, active):
+    """Count the open ReLU gates beyond `active` a token."""
+    gates = [layer.ffn.gates for layer in routings if layer.ffn is not None]
+    return sum(int((g > 0).sum()) - active * g[..., 0].numel() for g in gates)
 
 
 def assumed_reads(model, tokens):

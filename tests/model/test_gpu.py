@@ -18,7 +18,7 @@ BF16 = 0.05
 def loss_of(model, tokens):
     output = model(tokens[:, :-1])
     nll = next_token_loss(output.hidden, model.lm_head_weight, tokens[:, 1:])
-    return nll + weigh(router_losses(output, model.method), model.method)
+    return nll + weigh(router_losses(output, model.method), model.method, model.l1_weight)
 
 
 @pytest.mark.parametrize(("method", "block"), CASES)

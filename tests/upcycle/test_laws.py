@@ -21,8 +21,10 @@ from bam_lab.spec.experts import (
     expert_tensors,
     ffn_parts,
     has_bos,
+    has_shared,
     num_experts_of,
     num_sources,
+    relu_router,
 )
 from bam_lab.spec.methods import BAMMethod, SoftMoEMethod
 from bam_lab.spec.model import END_OF_TEXT_ID
@@ -52,6 +54,7 @@ from tests.model.cases import (
     keeps_copies,
     lory,
     model_of,
+    relu,
     shape,
     sparse_upcycling,
     text,
@@ -246,7 +249,8 @@ def test_lory_of_copies_is_lory_of_equal_experts(block, first):
 def has_dense_experts(method):
     layout = getattr(method, "expert_layout", "whole")
     asked = getattr(method, "first_segment", "own_mean") == "own_mean"
-    return layout == "whole" and asked and not isinstance(method, SoftMoEMethod)
+    plain = not has_shared(method) and relu_router(method) is None  # tested below
+    return layout == "whole" and asked and plain and not isinstance(method, SoftMoEMethod)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +273,68 @@ def test_one_hot(name, block, forced):
     _force(mixture, forced)
     torch.testing.assert_close(logits(mixture), logits(dense[forced]))
     assert not torch.allclose(logits(mixture), logits(dense[1]))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("router", [SOFT, top_k(1)])
+def test_one_hot_beside_a_shared_expert(block, router):
+    """Half a forced dense expert and half the mean of all: one SwiGLU of twice the width."""
+    method = btx(router, shared_expert=True)
+    dense = differing_in_experts(btx(router), block)
+    mixture = mix(method, dense)
+    _add_constant_direction(mixture)
+    for layer in mixture.layers:
+        with torch.no_grad():
+            layer.ffn.shared.down[0] = 0.0
+    _force(mixture, 2)
+    state = dict(dense[2].state_dict())
+    for name, tensor in state.items():
+        if ".ffn." in name and not name.endswith("norm"):
+            average = torch.stack([model.state_dict()[name] for model in dense]).mean(0)
+            down = name.endswith("down")
+            state[name] = torch.cat([tensor, average], int(down)) * (0.5 if down else 1)
+    wide = build(shape(block, ffn_dim=48), DENSE, 1, state)
+    _add_constant_direction(wide)
+    torch.testing.assert_close(logits(mixture), logits(wide))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_open_relu_gates_multiply_dense_experts(block):
+    """The gates are the logits: a token's FFN is the sum of the dense experts' times these."""
+    dense = distinct(block)
+    mixture = mix(btx(relu()), dense)
+    x, context = torch.randn(2, 50, 16, generator=generator(1)), context_of(50)
+    y, routing = mixture.layers[1].ffn(x, x, context)
+    logits_of_router = x @ mixture.layers[1].ffn.router.T
+    assert (logits_of_router > 0).any(-1).logical_not().any()  # a token that no expert takes
+    alone = [model.layers[1].ffn(x, x, context)[0] for model in dense]
+    wanted = sum(logits_of_router[..., i, None].clamp(min=0) * own for i, own in enumerate(alone))
+    torch.testing.assert_close(y, wanted)
+
+
+def test_a_shared_expert_is_the_mean_or_the_seed_models_ffn_and_downs_are_halved():
+    dense = distinct("parallel")
+    mixed = mix(btx(top_k(1), shared_expert=True), dense).state_dict()
+    copied = mix(sparse_upcycling("all", shared_expert=True, copy_noise_std=0.1), dense)
+    copied = copied.state_dict()
+    for part, scale in (("gate", 1.0), ("up", 1.0), ("down", 0.5)):
+        name = f"layers.1.ffn.{part}"
+        own = torch.stack([model.state_dict()[name] for model in dense])
+        assert torch.equal(mixed[name], own * scale)
+        torch.testing.assert_close(mixed[f"layers.1.ffn.shared.{part}"], own.mean(0) * scale)
+        assert torch.equal(copied[f"layers.1.ffn.shared.{part}"], own[0] * scale)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_copies_beside_a_shared_expert_are_scaled_by_their_gates_and_one(block):
+    """Half the seed model's FFN, and half of it times the token's sum of gates."""
+    seed_model = model_of(DENSE, block, num_layers=1)
+    mixture = mix(btx(top_k(2), shared_expert=True), [seed_model] * EXPERTS)
+    x, context = torch.randn(2, 50, 16, generator=generator(1)), context_of(50)
+    y, routing = mixture.layers[0].ffn(x, x, context)
+    scale = (1 + routing.gates.sum(-1, keepdim=True)) / 2
+    assert (scale < 1).all()
+    torch.testing.assert_close(y, scale * seed_model.layers[0].ffn(x, x, context)[0])
 
 
 def _force(mixture, forced):
