@@ -10,6 +10,9 @@ import pytest
 import typer
 
 from bam_lab.cli.main import app
+from bam_lab.cost.match import solve
+from bam_lab.spec.load import load_ablation
+from tests.conftest import FIXTURES
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text()
@@ -73,6 +76,18 @@ def test_python(code):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert "'soft'" in done.stdout
+
+
+@pytest.mark.parametrize("block", blocks("yaml"))
+def test_arms(block, tmp_path):
+    """Every line is an arm that is checked and priced."""
+    lines = (FIXTURES / "systems.yaml").read_text().splitlines()
+    kept = lines[: lines.index("common:")] + block.splitlines() + lines[lines.index("report:") :]
+    path = tmp_path / "systems.yaml"
+    path.write_text("\n".join(kept))
+    resolved = load_ablation(str(path), scale="nano")
+    assert len(resolved.arms) > 30
+    assert set(solve(resolved)) == set(resolved.arms)
 
 
 def test_named_paths_exist():
