@@ -5,7 +5,7 @@ with a leading expert axis where they are stacked, so that a mixture's tensor is
 tensors and nothing else; rotary positions follow Llama's half-rotation (arXiv:2104.09864 with the
 two halves of a head, not neighbouring pairs), in one pass forward and one backward.
 
-Shapes: B batch, T tokens, D dim, N heads, C head_dim, F ffn_dim.
+Shapes: B batch, T tokens, D dim, N heads, C head_dim, F ffn_dim, E experts.
 """
 
 from typing import Any, assert_never
@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from bam_lab.spec.model import ModelSpec
 
@@ -114,6 +114,12 @@ def swiglu(
     """Compute W_down (silu(W_gate x) * W_up x), gate and up in one matrix product."""
     gated, upped = project(x, gate, up)
     return F.linear(F.silu(gated) * upped, down)
+
+
+def swiglu_stacks(spec: ModelSpec, num_experts: int) -> tuple[nn.Parameter, ...]:
+    """Return gate and up [E, F, D] and down [E, D, F] of E SwiGLUs, uninitialised."""
+    inner, outer = (num_experts, spec.ffn_dim, spec.dim), (num_experts, spec.dim, spec.ffn_dim)
+    return tuple(nn.Parameter(torch.empty(shape)) for shape in (inner, inner, outer))
 
 
 def sum_experts(

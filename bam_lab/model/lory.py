@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from bam_lab.model.context import Cached, Context, Prompt, RoutingRule
+from bam_lab.model.layers import swiglu_stacks
 from bam_lab.model.merged import merge, merged_swiglu
 from bam_lab.model.router import Routing, everyone, route
 from bam_lab.model.segments import (
@@ -66,9 +67,7 @@ class MergedFFN(nn.Module):
         self.bos = int(method.first_segment == "bos")  # places before the tokens
         self.prefix = method.routing == "prefix"
         self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
-        self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
+        self.gate, self.up, self.down = swiglu_stacks(spec, num_experts)
 
     @property
     def stacks(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -201,7 +200,7 @@ def merged_ffn_reference(
 def _row_reference(
     module: MergedFFN, row: Float[Tensor, "T D"], prompt: Prompt | None
 ) -> Float[Tensor, "T D"]:
-    size, bos = module.segment_len, int(module.bos)
+    size, bos = module.segment_len, module.bos
     known = len(row) - bos if prompt is None else prompt.length
 
     def own(start: int, end: int) -> Tensor:
@@ -221,7 +220,7 @@ def _row_reference(
 
     outputs = []
     for place, x in enumerate(row):
-        stacks = (module.gate, module.up, module.down)
-        gate, up, down = (torch.einsum("e,eoi->oi", gates(place - bos), w) for w in stacks)
+        weights = gates(place - bos)
+        gate, up, down = (torch.einsum("e,eoi->oi", weights, w) for w in module.stacks)
         outputs.append(down @ (F.silu(gate @ x) * (up @ x)))
     return torch.stack(outputs)

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bam_lab.model.context import Context
-from bam_lab.model.layers import to_compute
+from bam_lab.model.layers import swiglu_stacks, to_compute
 from bam_lab.model.router import Routing, everyone
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.segments import SoftMoEMethod
@@ -34,9 +34,7 @@ class SoftMoE(nn.Module):
         """Allocate the weights, uninitialised."""
         super().__init__()
         self.router = nn.Parameter(torch.empty(num_experts, method.slots_per_expert, spec.dim))
-        self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
+        self.gate, self.up, self.down = swiglu_stacks(spec, num_experts)
 
     def forward(
         self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context

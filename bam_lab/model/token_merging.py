@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from bam_lab.model.context import Context
-from bam_lab.model.layers import project, to_compute
+from bam_lab.model.layers import project, swiglu_stacks, to_compute
 from bam_lab.model.merged import merged_swiglu_reference
 from bam_lab.model.router import Routing, route
 from bam_lab.model.segments import SOFT
@@ -31,9 +31,7 @@ class TokenMergedFFN(nn.Module):
         """Allocate the weights, uninitialised."""
         super().__init__()
         self.router = nn.Parameter(torch.empty(num_experts, spec.dim))
-        self.gate = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.up = nn.Parameter(torch.empty(num_experts, spec.ffn_dim, spec.dim))
-        self.down = nn.Parameter(torch.empty(num_experts, spec.dim, spec.ffn_dim))
+        self.gate, self.up, self.down = swiglu_stacks(spec, num_experts)
 
     def forward(
         self, x: Float[Tensor, "B T D"], normed: Float[Tensor, "B T D"], context: Context
