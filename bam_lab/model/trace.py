@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from bam_lab.model.context import Draw
-from bam_lab.model.losses import next_token_loss, router_losses, token_nats, weigh
+from bam_lab.model.losses import next_token_loss, token_nats
+from bam_lab.model.router_losses import router_losses, weigh
 from bam_lab.model.transformer import Transformer
 
 _PRODUCT = re.compile(r"(^|_)(mm|bmm|addmm|baddbmm|matmul|linear|dot|mv|conv\w*|attention)(_|$)")

@@ -27,13 +27,13 @@ from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
 from bam_lab.spec.experts import (
     frozen_tensors,
     has_bos,
-    misfits,
     num_experts_of,
     num_sources,
     relu_router,
     shape_of,
 )
 from bam_lab.spec.methods import MethodSpec, Unrouted
+from bam_lab.spec.misfits import misfits
 from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 from bam_lab.spec.routers import HashRouter
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from bam_lab.errors import BamLabError
 from bam_lab.model.context import Draw
 from bam_lab.model.generate import generate
-from bam_lab.model.losses import next_token_loss, router_losses, weigh
+from bam_lab.model.losses import next_token_loss
+from bam_lab.model.router_losses import router_losses, weigh
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.run.bench_systems import DECODED_ROWS, NEW, PROMPT, Contender
 from bam_lab.train.numerics import prepare

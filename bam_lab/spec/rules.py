@@ -7,7 +7,7 @@ from itertools import combinations
 from bam_lab.spec import router_rules
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.dense_rules import dense_problems
-from bam_lab.spec.experts import experts_of, misfits, sources_of
+from bam_lab.spec.experts import experts_of, sources_of
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     AverageMethod,
@@ -18,6 +18,7 @@ from bam_lab.spec.methods import (
     SegmentMoEMethod,
     SparseUpcyclingMethod,
 )
+from bam_lab.spec.misfits import misfits
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.origin_rules import origin_problems
 from bam_lab.spec.parts import domain_of, is_known
@@ -128,7 +129,7 @@ def arm_problems(
         for index, name in enumerate(named):
             if name != SEED_MODEL and not is_known(name, recipe.expert.domains):
                 yield document.problem(
-                    ("arms", arm, "experts", index),
+                    (*_place(document, arm, "experts"), index),
                     f"must be {SEED_MODEL} or a domain of the recipe, got {name!r}. "
                     f"{nearest(name, names)}",
                 )
@@ -142,11 +143,20 @@ def arm_problems(
         written = {key for part in _written(document, arm) for key in part}
         for keys, text in router_problems(method, len(experts), written):
             yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
+    runs = {arm: _with_experts(method, recipe) for arm, method in arms.items()}
     for one, other in combinations(arms, 2):
-        if arms[one] == arms[other]:
+        if runs[one] == runs[other]:
             yield document.problem(
                 ("arms", other), f"must differ from arm {one!r}, got the same run. Remove one."
             )
+
+
+def _with_experts(method: MethodSpec, recipe: RecipeSpec) -> MethodSpec:
+    """Return a method that names the recipe's experts where it takes them."""
+    takes = "experts" in type(method).model_fields and getattr(method, "num_experts", None) is None
+    if not takes or getattr(method, "experts", ()):
+        return method
+    return method.model_copy(update={"experts": recipe.mixture.experts})
 
 
 def shape_problems(
@@ -180,8 +190,9 @@ def _written(document: Document, arm: str) -> tuple[dict[str, object], dict[str,
 
 
 def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
-    own, _ = _written(document, arm)
-    return ("arms", arm, key) if key in own else ("common", key)
+    """Return where a setting is written; the arm's own place where it is not."""
+    own, common = _written(document, arm)
+    return ("common", key) if key in common and key not in own else ("arms", arm, key)
 
 
 def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iterator[str]:

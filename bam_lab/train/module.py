@@ -13,7 +13,8 @@ from torch import Tensor
 from bam_lab.model.balance import move_biases, move_l1_weight, sparsity
 from bam_lab.model.context import Draw
 from bam_lab.model.facts import routing_facts
-from bam_lab.model.losses import next_token_loss, router_losses, weigh
+from bam_lab.model.losses import next_token_loss
+from bam_lab.model.router_losses import router_losses, weigh
 from bam_lab.model.transformer import Transformer
 from bam_lab.train.optim import Training, adamw
 

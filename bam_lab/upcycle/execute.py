@@ -12,7 +12,8 @@ from bam_lab.model.transformer import Transformer
 from bam_lab.spec.experts import hash_router, num_experts_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
-from bam_lab.upcycle.origins import Origin, Shape, Source, check_coverage, origins
+from bam_lab.upcycle.coverage import check_coverage
+from bam_lab.upcycle.origins import Origin, Shape, Source, origins
 
 State = Mapping[str, Tensor]
 

@@ -9,7 +9,6 @@ from bam_lab.spec.experts import frozen_tensors
 from bam_lab.spec.laws import broken_laws
 from tests.model.cases import CASES, METHODS, SEGMENT, draws_noise, model_of, text
 
-
 RULES = ("training", "inference")
 
 

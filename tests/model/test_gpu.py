@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from bam_lab.model.losses import next_token_loss, router_losses, weigh
+from bam_lab.model.losses import next_token_loss
+from bam_lab.model.router_losses import router_losses, weigh
 from bam_lab.train.optim import DEFAULTS, adamw
 from tests.model.cases import CASES, METHODS, model_of, text
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from bam_lab.errors import SpecError
-from bam_lab.model.balance import move_biases
+from bam_lab.model.balance import move_biases, move_l1_weight, sparsity
+from bam_lab.model.block import LayerRouting
 from bam_lab.model.context import Draw
 from bam_lab.model.facts import routing_facts
 from bam_lab.model.ffn import FFNExperts
-from bam_lab.model.losses import balance_loss, z_loss
 from bam_lab.model.router import Routing, route, route_by_hash
+from bam_lab.model.router_losses import balance_loss, z_loss
+from bam_lab.model.transformer import Output
 from tests.model.cases import (
     EXPERTS,
     FFN_ROUTERS,
@@ -21,8 +23,10 @@ from tests.model.cases import (
     SOFT,
     bam,
     btx,
+    context_of,
     expert_choice,
     model_of,
+    relu,
     sample,
     shape,
     sparse_upcycling,
@@ -190,6 +194,45 @@ def test_bias_balances_without_a_loss():
         move_biases(model, output)
     after = routing_facts(output)["load_max_ffn"]
     assert after < 0.32 < before[0]
+
+
+def test_relu_gates_are_the_positive_logits():
+    router = relu(2)
+    routing = route(torch.tensor([[[1.5, -2.0, 0.0], [-1.0, -1.0, -1.0]]]), torch.eye(3), router)
+    assert routing.gates.tolist() == [[[1.5, 0.0, 0.0], [0.0, 0.0, 0.0]]]
+    assert routing.kept.tolist() == [[[True, False, False], [False, False, False]]]
+    assert routing_facts(output_of(routing))["dropped_ffn"] == 0.5
+
+
+def output_of(routing):
+    return Output(torch.zeros(1, 2, 16), (LayerRouting(None, routing),))
+
+
+@pytest.mark.parametrize(("active", "factor"), [(1, 1.2), (3, 1 / 1.2)])
+def test_the_l1_weight_moves_towards_the_target(active, factor):
+    """About half of the gates are open: too many for one expert a token, too few for three."""
+    model, tokens = model_of(btx(relu(active))), text()
+    output = model(tokens, draw())
+    assert 0.3 < sparsity(output) < 0.7
+    move_l1_weight(model, output)
+    assert float(model.l1_weight) == pytest.approx(1e-8 * factor)
+    assert "l1_weight" in model.state_dict()
+    model.l1_weight.fill_(torch.finfo(torch.float32).tiny)
+    move_l1_weight(model, output)
+    assert model.l1_weight > 0
+
+
+def test_tokens_that_no_expert_takes_go_on():
+    """All gates are closed, as may happen to a single token of generation; gradients are 0."""
+    model = model_of(btx(relu()))
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.ffn.router.zero_()
+    x = torch.randn(2, 3, 16, requires_grad=True)
+    y, routing = model.layers[0].ffn(x, x, context_of(3))
+    assert not y.any() and not routing.kept.any()
+    assert y.shape == x.shape and y.dtype == torch.float32
+    assert model.logits(model(text()).hidden).isfinite().all()
 
 
 def test_samples_follow_the_gumbel_softmax():

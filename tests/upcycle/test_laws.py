@@ -28,12 +28,12 @@ from bam_lab.spec.experts import (
 )
 from bam_lab.spec.methods import BAMMethod, SoftMoEMethod
 from bam_lab.spec.model import END_OF_TEXT_ID
+from bam_lab.upcycle.coverage import check_coverage
 from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
 from bam_lab.upcycle.origins import (
     EXPERT_OPS,
     Origin,
     Source,
-    check_coverage,
     dense_shapes,
     origins,
 )
@@ -304,7 +304,7 @@ def test_open_relu_gates_multiply_dense_experts(block):
     dense = distinct(block)
     mixture = mix(btx(relu()), dense)
     x, context = torch.randn(2, 50, 16, generator=generator(1)), context_of(50)
-    y, routing = mixture.layers[1].ffn(x, x, context)
+    y, _ = mixture.layers[1].ffn(x, x, context)
     logits_of_router = x @ mixture.layers[1].ffn.router.T
     assert (logits_of_router > 0).any(-1).logical_not().any()  # a token that no expert takes
     alone = [model.layers[1].ffn(x, x, context)[0] for model in dense]
