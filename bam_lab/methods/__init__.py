@@ -4,13 +4,13 @@ from bam_lab.methods.average import Average
 from bam_lab.methods.bam import BAM
 from bam_lab.methods.btm import BTM
 from bam_lab.methods.btx import BTX
-from bam_lab.methods.build import module_of
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
 from bam_lab.methods.lory_rivals import SegmentMoE, TokenMerging
 from bam_lab.methods.smear import SMEAR
 from bam_lab.methods.soft_moe import SoftMoE
 from bam_lab.methods.sparse_upcycling import SparseUpcycling
+from bam_lab.methods.wrap import module_of
 
 __all__ = [
     "BAM",

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Self
 
-from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.mixing import mix
 from bam_lab.spec.methods import AverageMethod
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.mixing import mix
 from bam_lab.spec.methods import BAMMethod
 from bam_lab.spec.routers import (
     AttentionRouterSpec,

@@ -5,11 +5,18 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
-from bam_lab.methods.base import mix
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
+from bam_lab.methods.mixing import mix
 from bam_lab.spec.methods import BTXMethod
-from bam_lab.spec.routers import BalanceLoss, RouterSpec, SampleRouter, SoftRouter, TopKRouter
+from bam_lab.spec.routers import (
+    BalanceLoss,
+    ReLURouter,
+    RouterSpec,
+    SampleRouter,
+    SoftRouter,
+    TopKRouter,
+)
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
 from bam_lab.upcycle.convert import convert
@@ -27,6 +34,9 @@ SAMPLE_TOP_1 = SampleRouter(
 )
 TOP_3 = TopKRouter(score="softmax", select="top_k", top_k=3, renormalize=True)
 
+RELU = ReLURouter(score="relu", select="all", active_experts=1)
+"""ReMoE's (arXiv:2412.14711 §3), at the cost of top-1."""
+
 
 class BTX(TrainedModule):
     """Train a Branch-Train-MiX mixture; the defaults are the paper's (§3)."""
@@ -42,6 +52,7 @@ class BTX(TrainedModule):
         expert_layout: Literal["whole", "split", "blended"] = "whole",
         chunks: int | None = None,
         frozen_experts: bool = False,
+        shared_expert: bool = False,
         token_counts: Tensor | None = None,
         allow_unrelated: bool = False,
         rng_seed: int = 0,
@@ -49,10 +60,10 @@ class BTX(TrainedModule):
     ) -> Self:
         """Mix dense experts; `rng_seed` draws the routers.
 
-        `token_counts` [V], how often each token stands in the training text, are for a balanced
-        hash alone.
         Experts are `whole` FFNs, each FFN `split` into `chunks`, or `blended` of all (§4.3). They
-        must have branched from one model, unless `allow_unrelated`.
+        must have branched from one model, unless `allow_unrelated`. `shared_expert` puts an FFN
+        that every token uses beside them (`spec/mixtures.py`). `token_counts` [V], how often each
+        token stands in the training text, are for a balanced hash alone.
         """
         method = BTXMethod(
             method="btx",
@@ -62,6 +73,7 @@ class BTX(TrainedModule):
             expert_layout=expert_layout,
             chunks=chunks,
             frozen_experts=frozen_experts,
+            shared_expert=shared_expert,
         )
         mixture = mix(
             method,

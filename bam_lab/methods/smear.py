@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bam_lab.methods.origin import CopiesOrExperts
+from bam_lab.methods.copies_or_experts import CopiesOrExperts
 from bam_lab.spec.methods import SMEARMethod
 
 

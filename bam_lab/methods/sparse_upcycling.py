@@ -2,8 +2,8 @@
 
 from typing import Self
 
-from bam_lab.methods.base import draw, mix
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.mixing import draw, mix
 from bam_lab.spec.methods import SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import BalanceLoss, ExpertChoiceRouter, RouterSpec, TopKRouter
@@ -33,6 +33,7 @@ class SparseUpcycling(TrainedModule):
         reinit_share: float = 0.0,
         granularity: int = 1,
         copied_experts: int | None = None,
+        shared_expert: bool = False,
         balance_loss: BalanceLoss | None = BALANCE,
         z_loss: float = 0.0,
         rng_seed: int = 0,
@@ -41,8 +42,9 @@ class SparseUpcycling(TrainedModule):
         """Copy the seed model's FFN; `layers` as in the spec: all, every_other or last_<n>.
 
         `reinit_share` is Drop-Upcycling's, `granularity` cuts each copy into that many experts,
-        `copied_experts` is how many are copies at all. `rng_seed` draws the routers, and what is
-        drawn of copies.
+        `copied_experts` is how many are copies at all. `shared_expert` puts one more copy, which
+        every token uses, beside the routed ones (`spec/mixtures.py`). `rng_seed` draws the
+        routers, and what is drawn of copies.
         """
         method = SparseUpcyclingMethod(
             method="sparse_upcycling",
@@ -53,6 +55,7 @@ class SparseUpcycling(TrainedModule):
             reinit_share=reinit_share,
             granularity=granularity,
             copied_experts=copied_experts,
+            shared_expert=shared_expert,
             balance_loss=balance_loss,
             z_loss=z_loss,
         )
@@ -66,6 +69,7 @@ class SparseUpcycling(TrainedModule):
         *,
         layers: str = "every_other",
         ffn_router: RouterSpec = TOP_2,
+        shared_expert: bool = False,
         balance_loss: BalanceLoss | None = BALANCE,
         z_loss: float = 0.0,
         rng_seed: int = 0,
@@ -78,6 +82,7 @@ class SparseUpcycling(TrainedModule):
             num_experts=num_experts,
             layers=layers,
             ffn_router=ffn_router,
+            shared_expert=shared_expert,
             balance_loss=balance_loss,
             z_loss=z_loss,
         )

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bam_lab.methods import Dense, module_of
-from bam_lab.methods.base import draw, mix
+from bam_lab.methods.mixing import draw, mix
 from bam_lab.record import metrics
 from bam_lab.spec.experts import num_sources
 from bam_lab.train.fit import fit
@@ -62,6 +62,9 @@ VARIANTS = {
     "btx-straight-through-serial": ("btx-straight-through", "serial"),
     "btx-expert-choice": ("btx-expert-choice", "parallel"),
     "btx-expert-choice-sequence-serial": ("btx-expert-choice-sequence", "serial"),
+    "btx-relu": ("btx-relu", "parallel"),
+    "btx-shared-top-2-renormalized": ("btx-shared-top-2-renormalized", "parallel"),
+    "sparse_upcycling-shared-top-2": ("sparse_upcycling-shared-top-2", "serial"),
     "btx-hash-balanced": ("btx-hash-balanced", "parallel"),
     "btx-hash-clustered-serial": ("btx-hash-clustered", "serial"),
 }

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
-from bam_lab.methods.base import draw, mix
 from bam_lab.methods.dense import Dense
+from bam_lab.methods.mixing import draw, mix
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.module import TrainedModule
