@@ -129,6 +129,13 @@ def _shares(method: MethodSpec) -> tuple[float, ...]:
 def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget]) -> str:
     warmup = phase_of(resolved, resolved.arms[arm]).warmup_steps
     fewest = min((part.steps for part in parts), default=warmup + 1)
+    together = sum(part.steps for part in parts)
+    if fewest < 1 <= together or (len(parts) > 1 and fewest <= warmup < together):
+        return (
+            f"{resolved.path}: arms.{arm}.sparse_share must leave each part more steps than "
+            f"warmup_steps {warmup}, got {' and '.join(str(part.steps) for part in parts)}. Change "
+            "the share or raise the mixture phase's tokens."
+        )
     if fewest < 1:
         return (
             f"{resolved.path}: match.phase must leave arm {arm} a mixture phase, but its "

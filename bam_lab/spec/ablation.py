@@ -1,10 +1,10 @@
 """One question: its arms, its match, its report, its claims."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, SchemaVersion, Spec
+from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
 
 
 class Source(Spec):
@@ -33,7 +33,7 @@ class Replicates(Spec):
     """Say what is redone in each replicate, and how many there are."""
 
     from_: Literal["mixture", "branch", "seed"] = Field(alias="from")
-    count: PositiveInt
+    count: Annotated[int, Field(gt=0, le=1000)]
 
 
 class ReportSpec(Spec):

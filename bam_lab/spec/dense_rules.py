@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import isinf
 
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
@@ -30,8 +31,10 @@ def dense_problems(
                 yield (
                     "weights",
                     f"must name each of the experts {', '.join(sources)}, got "
-                    f"{', '.join(method.weights)}.",
+                    f"{', '.join(method.weights) or 'none'}.",
                 )
+            elif method.weights is not None and isinf(sum(method.weights.values())):
+                yield "weights", "must have a finite sum, got infinity. Make them smaller."
         case BTMMethod():
             yield from _once(sources)
             if method.top_k > len(sources):
@@ -66,7 +69,7 @@ def _sizes(method: DenseMethod, arms: Mapping[str, MethodSpec]) -> Iterator[Prob
         yield "size_of", "must not be given with ffn_dim: one says the other. Remove one."
     other = arms.get(method.size_of.arm)
     if other is None or (isinstance(other, DenseMethod) and other.size_of is not None):
-        known = [name for name, arm in arms.items() if not isinstance(arm, DenseMethod)]
+        known = [name for name, arm in arms.items() if getattr(arm, "size_of", None) is None]
         yield (
             "size_of",
             f"must name an arm that has its own size, got {method.size_of.arm!r}. "
@@ -87,6 +90,19 @@ def _branch(method: BTXMethod | BAMMethod, sources: Sequence[str]) -> Iterator[P
         return
     targets = method.branch.lora.targets
     if not targets or len(set(targets)) < len(targets):
-        yield "branch", f"must have lora.targets of ffn and attention, each once, got {targets!r}."
+        got = ", ".join(targets) or "none"
+        yield "branch", f"must have lora.targets of ffn and attention, each once, got {got}."
+    elif isinstance(method, BTXMethod) and "ffn" not in targets:
+        yield (
+            "branch",
+            "must have ffn in lora.targets where FFNs are mixed, got attention alone: all experts "
+            "would be the seed model's. Add ffn.",
+        )
+    elif isinstance(method, BAMMethod) and method.frozen_experts and len(targets) < 2:
+        yield (
+            "branch",
+            "must have lora.targets of ffn and attention where experts are frozen, got "
+            f"{targets[0]} alone: the other experts would stay the seed model's. Add it.",
+        )
     if set(sources) == {SEED_MODEL}:
         yield "branch", "must not be given where all experts are the seed model: none is trained."

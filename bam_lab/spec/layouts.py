@@ -15,7 +15,8 @@ def layout_misfits(
     if (layout == "split") != (chunks is not None):
         yield (
             "chunks",
-            f"must be given with expert_layout: split, and only there, got {chunks} with {layout}.",
+            "must be given with expert_layout: split, and only there, got "
+            f"{'none' if chunks is None else chunks} with {layout}.",
         )
     elif chunks is not None and model.ffn_dim % chunks:
         yield "chunks", f"must divide ffn_dim {model.ffn_dim}, got {chunks}."
@@ -41,8 +42,8 @@ def copy_misfits(method: SparseUpcyclingMethod, model: ModelSpec) -> Iterator[tu
     if parts > 1 and isinstance(router, ReLURouter):
         yield (
             "granularity",
-            f"must be 1 with score: relu, got {parts}: the parts of a copy would each have the gate "
-            "of the whole. Use score: softmax.",
+            f"must be 1 with score: relu, got {parts}: the parts of a copy would each have the "
+            "gate of the whole. Use score: softmax.",
         )
     elif parts > 1 and not isinstance(router, SoftRouter | TopKRouter):
         yield (

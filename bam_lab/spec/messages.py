@@ -35,14 +35,15 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
     """Return what is wrong at `loc`, without the place.
 
     Args:
-        item: one entry of `ValidationError.errors()`.
+        item: one entry of `ValidationError.errors()`, its path counted from `model` on.
         loc: its path in the file, union tags removed.
         model: the root model, for the known keys.
     """
     kind, context, got = item["type"], item.get("ctx", {}), show(item["input"])
     match kind:
         case "extra_forbidden":
-            return f"must be a known key. {nearest(str(loc[-1]), known_keys(model, loc[:-1]))}"
+            known = known_keys(model, item["loc"][:-1])
+            return f"must be a known key. {nearest(str(loc[-1]), known)}"
         case "missing":
             return "must be given. Add it."
         case "literal_error" if loc and loc[-1] == "schema":
@@ -75,13 +76,14 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
     return f"must be {text.replace('a valid i', 'an i').replace('a valid ', 'a ')}, got {got}."
 
 
-def real_path(data: Any, loc: Loc) -> Loc:
-    """Return pydantic's path without the union tags in it; a missing last key stays.
+def real_path(data: Any, item: Any) -> Loc:
+    """Return the path of an error of pydantic's without the union tags in it.
 
-    A tag may share its name with a key (`top_k`): it is a tag where the path goes on below a value
-    that holds nothing.
+    A missing last key stays. A tag may share its name with a key (`top_k`): it is a tag where the
+    path goes on below a value that holds nothing.
     """
     path: list[str | int] = []
+    loc = tuple(part for part in item["loc"] if part != "[key]")  # what is wrong is a key itself
     for index, part in enumerate(loc):
         last = index == len(loc) - 1
         if isinstance(data, dict) and part in data:
@@ -89,7 +91,8 @@ def real_path(data: Any, loc: Loc) -> Loc:
         elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
             inner = data[part]
         elif last:
-            path.append(part)
+            if not item["type"].startswith("union_tag"):
+                path.append(part)
             break
         else:
             continue
@@ -100,11 +103,19 @@ def real_path(data: Any, loc: Loc) -> Loc:
 
 
 def known_keys(model: type[BaseModel], loc: Loc) -> list[str]:
-    """Return the keys that the model at `loc` (a path without union tags) allows."""
+    """Return the keys that the model at `loc` (a path with union tags) allows."""
     annotations: list[Any] = [model]
     for part in loc:
-        annotations = [inner for a in annotations for inner in _step(a, part)]
+        models = [m for a in annotations for m in _models(a)]
+        if len(models) > 1:
+            annotations = [m for m in models if _has_tag(m, part)]
+        else:
+            annotations = [inner for a in annotations for inner in _step(a, part)]
     return [key for a in annotations for m in _models(a) for key in _aliases(m)]
+
+
+def _has_tag(model: type[BaseModel], tag: str | int) -> bool:
+    return any(tag in get_args(field.annotation) for field in model.model_fields.values())
 
 
 def _aliases(model: type[BaseModel]) -> list[str]:

@@ -7,7 +7,7 @@ A shared expert (arXiv:2401.06066 §3.2) is one SwiGLU of the model's ffn_dim, h
 routed experts are. Every token of a routed layer goes through it, and it is added with weight 1,
 without a gate. It begins as the mean of the dense experts' FFNs, as the seed model's FFN beside
 copies, or drawn anew from scratch. A dense FFN would then count twice at step 0, so the `down` of
-the shared expert and of every routed one are halved, as arXiv:2410.07524 §2.4 scales the weights of
+the shared expert and of every routed one are halved, as arXiv:2410.07524 §2.3 scales the weights of
 fine-grained copies (for a shared expert it is ours: DeepSeekMoE trains from scratch). If all
 experts are equal, the sum is (1 + the token's sum of gates) / 2 times the dense FFN: that FFN
 itself where gates sum to 1. From scratch nothing is halved.
@@ -48,7 +48,7 @@ def _layer_choice(value: str) -> str:
 
 
 LayerChoice = Annotated[str, AfterValidator(_layer_choice)]
-NumExperts = Annotated[int, Field(ge=2)]
+NumExperts = Annotated[int, Field(ge=2, le=4096)]
 
 
 Start = Literal["seed_model", "scratch"]

@@ -1,6 +1,6 @@
 """The shape of a dense transformer: the seed model's, and so every expert's and mixture's."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ class ModelSpec(Spec):
     schema_version: SchemaVersion = Field(alias="schema")
     vocab_size: PositiveInt
     dim: PositiveInt
-    num_layers: PositiveInt
+    num_layers: Annotated[int, Field(gt=0, le=1024)]
     num_heads: PositiveInt
     num_kv_heads: PositiveInt
     head_dim: PositiveInt

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from bam_lab.spec.experts import starts_anew
+from bam_lab.spec.experts import is_mixture, num_experts_of, starts_anew
 from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec
 from bam_lab.spec.segments import CopiesOrExperts
 
@@ -28,6 +28,12 @@ def origin_problems(method: MethodSpec, sources: Sequence[str]) -> Iterator[tupl
                     f"must not be given with start: scratch, got {value}: nothing is copied. "
                     "Remove one.",
                 )
+    elif is_mixture(method) and num_experts_of(method, len(sources)) == 1:
+        yield (
+            "experts",
+            f"must give two experts or more, got {', '.join(sources)} alone: its router would have "
+            "nothing to choose. Name another.",
+        )
     frozen = isinstance(method, BTXMethod | BAMMethod) and method.frozen_experts
     layout = method.expert_layout if isinstance(method, BTXMethod) else "whole"
     if frozen and layout == "whole" and len(set(sources)) == 1:

@@ -135,7 +135,7 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
 
 def _problems(document: Document, error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
     for item in error.errors(include_url=False, include_context=True):
-        loc = real_path(document.data, item["loc"])
+        loc = real_path(document.data, item)
         yield document.problem(loc, describe(item, loc, model))
 
 

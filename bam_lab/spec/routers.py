@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bam_lab.spec.base import NonNegativeInt, PositiveFloat, PositiveInt, Spec
+from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
 
 
 class SoftRouter(Spec):
@@ -87,7 +87,7 @@ class SampleRouter(Spec):
     estimator: Literal["soft_value", "straight_through"]
     soft_first_layer: bool
     anneal_rate: PositiveFloat = 1e-4
-    min_temperature: PositiveFloat = 0.5
+    min_temperature: Annotated[float, Field(ge=1e-3)] = 0.5
 
 
 class ExpertChoiceRouter(Spec):
@@ -129,7 +129,7 @@ class HashRouter(Spec):
 
     select: Literal["hash"]
     kind: Literal["random", "balanced", "clustered", "dispersed"]
-    table_seed: NonNegativeInt = 0
+    table_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
 
 AttentionRouterSpec = Annotated[SoftRouter | TopKRouter, Field(discriminator="select")]

@@ -74,7 +74,10 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["common.ffn_router.renormalize=true"], "must be false with top_k 1, got true"),
         (["arms.soft.kv=sharde"], "arms.soft.kv must be 'per_expert' or 'shared', got 'sharde'"),
         (["arms.soft.kb=shared"], "must be a known key. Did you mean `kv`?"),
-        (["arms.soft.method=bamm"], "arms.soft.method must be a method. Did you mean `bam`?"),
+        (
+            ["arms.soft.method=bamm"],
+            "arms.soft.method must be a method, got 'bamm'. Did you mean `bam`?",
+        ),
         (
             ["common.fnn_router=1"],
             "common.fnn_router must be known to some arm. Did you mean `ffn_r",
