@@ -3,7 +3,7 @@
 torch's counter silently gives 0 for CPU attention, its backward and the chunked cross-entropy;
 their formulas stand here, and a product without any formula is an error. Elementwise work, softmax,
 top-k, sorting and look-ups count 0, the optimizer is not run. What each path executes is written at
-the top of `attention.py`, `causal_attention.py`, `ffn.py`, `lory.py` and `losses.py`.
+the top of its file.
 """
 
 import re
