@@ -2,8 +2,8 @@
 
 One function a rule: the two orders of the papers' gates (BAM, arXiv:2408.08274 §3: softmax, then
 top-k, the rest of the probability lost; BTX, arXiv:2403.07816 §3: top-k, then softmax, gates sum to
-1), soft routing, ReLU gates, sampling, experts that choose, and a hash. `spec/routers.py` describes them; where
-a rule differs between training and inference, a `Draw` marks training.
+1), soft routing, ReLU gates, sampling, experts that choose, and a hash. `spec/routers.py` describes
+them; where a rule differs between training and inference, a `Draw` marks training.
 Logits and gates are float32: bf16 would tie logits that differ by less than 0.4% and pick experts
 by their number.
 

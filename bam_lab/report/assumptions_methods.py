@@ -130,6 +130,22 @@ ENTRIES = (
         "a held-out loss should not change from one call to the next, nor see later tokens",
     ),
     Entry(
+        "ReLU gates: target, coefficient of the L1 loss",
+        lambda e: per_arm(e, lambda m: _sparsity(get(m, "ffn_router"))),
+        "stated",
+        "arXiv:2412.14711 §3.2: λ of one model, 1e-8 at first, times 1.2 to the sign of the gap to "
+        "1 - k/E after each step; §3.3: gates weighted by loads",
+        "the loads of one step and all devices; λ is kept above 0",
+    ),
+    Entry(
+        "ReLU gates of an upcycled model at step 0",
+        lambda e: per_arm(e, lambda m: _relu_start(m)),
+        "ours",
+        "arXiv:2412.14711: trained from scratch, not upcycled",
+        "no factor: an FFN's output is the dense one times gates that the routers' initialisation "
+        "makes small, and about half of the experts run until the L1 loss has closed them",
+    ),
+    Entry(
         "Hash tables",
         lambda e: per_arm(e, lambda m: _table(get(m, "ffn_router"))),
         "ours",
@@ -141,6 +157,8 @@ ENTRIES = (
 
 def _router(router: Any) -> Any:
     match router:
+        case {"select": "all", "score": "relu"}:
+            return "none: relu of the logits"
         case {"select": "all"}:
             return "softmax over all experts"
         case {"select": "top_k", "renormalize": renormalize, "top_k": top_k}:
@@ -180,6 +198,20 @@ def _held_out_choice(router: Any) -> Any:
             return f"each token's {top_k} likeliest"
         case _:
             return ABSENT
+
+
+def _sparsity(router: Any) -> Any:
+    match router:
+        case {"score": "relu", "active_experts": active}:
+            first, growth = router.get("l1_init", 1e-8), router.get("l1_growth", 1.2)
+            return f"{active} open a token; {first:g}, times {growth:g}"
+        case _:
+            return ABSENT
+
+
+def _relu_start(method: dict[str, Any]) -> Any:
+    relu = _sparsity(get(method, "ffn_router")) is not ABSENT
+    return "as drawn" if relu and method.get("start") != "scratch" else ABSENT
 
 
 def _table(router: Any) -> Any:

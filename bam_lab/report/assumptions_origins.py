@@ -35,6 +35,15 @@ ENTRIES = (
         "from the model's own initialisation",
     ),
     Entry(
+        "Shared expert: width, start and weight",
+        lambda e: per_arm(e, _shared),
+        "ours",
+        "DeepSeekMoE (arXiv:2401.06066 §3.2): one or more beside the routed, added without a gate, "
+        "trained from scratch; BTX, BAM and arXiv:2410.07524 have none",
+        "as wide as a dense FFN. Where dense models are read, `down` of the shared and the routed "
+        "experts is halved, so that equal experts with gates that sum to 1 are the dense FFN",
+    ),
+    Entry(
         "Frozen experts: what trains beside them",
         lambda e: per_arm(e, _frozen),
         "ours",
@@ -70,9 +79,19 @@ def _partly(method: dict[str, Any]) -> Any:
     return ABSENT if copied is None else f"{method['num_experts'] - copied}, normal init_std"
 
 
+def _shared(method: dict[str, Any]) -> Any:
+    if not method.get("shared_expert", False):
+        return ABSENT
+    if method.get("start") == "scratch":
+        return "ffn_dim, drawn anew, 1"
+    first = "mean of the dense experts" if method["method"] == "btx" else "the seed model's"
+    return f"ffn_dim, {first}, 1; all down projections halved"
+
+
 def _frozen(method: dict[str, Any]) -> Any:
     if not method.get("frozen_experts", False):
         return ABSENT
     attention = "shared keys and values, " if method.get("kv") == "shared" else ""
     attention = "attention, " if method["method"] == "btx" else attention
-    return f"{attention}embeddings, norms, routers"
+    shared = ", shared expert" if method.get("shared_expert", False) else ""
+    return f"{attention}embeddings, norms, routers{shared}"

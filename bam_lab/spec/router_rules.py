@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
-from bam_lab.spec.experts import hash_router
+from bam_lab.spec.experts import hash_router, relu_router
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.routers import (
     BalanceLoss,
@@ -13,7 +13,6 @@ from bam_lab.spec.routers import (
     SampleRouter,
     TopKRouter,
     chooses_all,
-    has_softmax,
     is_balanced,
 )
 
@@ -42,11 +41,9 @@ def router_problems(
             yield from (
                 ((loss_key, *keys), text) for keys, text in _loss(loss, router, num_experts)
             )
-    ffn_router: RouterSpec | None = getattr(method, "ffn_router", None)
-    if ffn_router is not None and not has_softmax(ffn_router):
-        if "z_loss" in written and getattr(method, "z_loss", None):
-            what = "a hash routes" if isinstance(ffn_router, HashRouter) else "gates are no softmax"
-            yield ("z_loss",), f"must be 0 where {what}: it has no effect. Set 0."
+    z_loss = "z_loss" in written and getattr(method, "z_loss", None)
+    if z_loss and relu_router(method) is not None:
+        yield ("z_loss",), "must be 0 with score: relu, no softmax: it has no effect. Set 0."
     if hash_router(method) is not None:
         yield from _beside_a_hash(method, written)
 
@@ -138,6 +135,8 @@ def _loss(loss: BalanceLoss, router: RouterSpec, num_experts: int) -> Iterator[P
 
 def _beside_a_hash(method: MethodSpec, written: Collection[str]) -> Iterator[Problem]:
     router = hash_router(method)
+    if "z_loss" in written and getattr(method, "z_loss", None):
+        yield ("z_loss",), "must be 0 where a hash routes: it has no effect. Set 0."
     if "router_init_std" in written and not hasattr(method, "attention_router"):
         yield ("router_init_std",), "must not be given where a hash routes: it has no effect."
     learned = router is not None and router.kind in ("clustered", "dispersed")

@@ -24,7 +24,7 @@ from bam_lab.model.checkpoint import build
 from bam_lab.model.transformer import Output, Transformer
 from bam_lab.spec.experts import expert_tensors, ffn_parts, has_bos, num_sources, relu_router
 from bam_lab.spec.laws import Identity, broken_identities
-from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.methods import DenseMethod
 from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.upcycle.execute import State, upcycle
 from bam_lab.upcycle.origins import dense_shapes, origins
@@ -109,7 +109,7 @@ def _scaled(
 ) -> Iterator[bool]:
     """Multiply the outputs of a dense model's layers by the sums of a mixture's gates, if asked.
 
-    After that they get what the mixture's shared experts add. Yields whether anything was multiplied.
+    Then they get what the mixture's shared experts add. Yields whether anything was multiplied.
     """
     hooks, scaled = [], False
     layers = zip(dense.layers, mixture.layers, output.routings, strict=True)

@@ -11,6 +11,7 @@ from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import (
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     SampleRouter,
     SoftRouter,
     TopKRouter,
@@ -27,6 +28,7 @@ SAMPLE = SampleRouter(
 CHOICE = ExpertChoiceRouter(
     score="softmax", select="expert_choice", capacity_factor=1.5, inference_top_k=1
 )
+RELU = ReLURouter(score="relu", select="all", active_experts=1)
 HASH = HashRouter(select="hash", kind="random")
 DENSE = DenseMethod(method="dense")
 BTX = BTXMethod(method="btx", ffn_router=TOP_1)

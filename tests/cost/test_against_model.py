@@ -25,6 +25,7 @@ from tests.cost.shapes import (
     KV_EXPERTS,
     KV_SHARING,
     LORY,
+    RELU,
     SAMPLE,
     SPARSE,
     TOP_2,
@@ -68,6 +69,12 @@ METHODS = {
     "btx-hash": (BTX.model_copy(update={"ffn_router": HASH}), 4),
     "btx-sample": (BTX.model_copy(update={"ffn_router": SAMPLE}), 4),
     "btx-expert-choice": (BTX.model_copy(update={"ffn_router": CHOICE}), 4),
+    "btx-relu": (BTX.model_copy(update={"ffn_router": RELU}), 4),
+    "btx-shared": (BTX.model_copy(update={"shared_expert": True}), 4),
+    "sparse-shared-fine": (
+        SPARSE.model_copy(update={"shared_expert": True, "granularity": 2}),
+        8,
+    ),
     "kv-sharing-hash": (KV_SHARING.model_copy(update={"ffn_router": HASH}), 4),
 }
 

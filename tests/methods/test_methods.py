@@ -5,14 +5,14 @@ import torch
 
 from bam_lab.errors import SpecError
 from bam_lab.methods import BAM, BTX, Dense, Lory, SparseUpcycling, module_of
-from bam_lab.methods.btx import SAMPLE_TOP_1, SWITCH
+from bam_lab.methods.btx import RELU, SAMPLE_TOP_1, SWITCH
 from bam_lab.methods.sparse_upcycling import EXPERT_CHOICE
 from bam_lab.model.hashing import balanced
 from bam_lab.model.losses import next_token_loss
 from bam_lab.spec.experts import expert_tensors
 from bam_lab.spec.routers import BalanceLoss, HashRouter
 from bam_lab.train.optim import DEFAULTS, Training, adamw
-from tests.model.cases import EXPERTS, expert_choice, sample, shape, text, top_k
+from tests.model.cases import EXPERTS, expert_choice, relu, sample, shape, text, top_k
 
 
 def dense(count=EXPERTS):
@@ -70,6 +70,38 @@ def test_a_training_step_moves_the_biases_and_scoring_does_not():
     assert all((bias == 0).all() for bias in biases)
     module.training_step(text(), 0)
     assert all(bias.abs().max() == 0.1 for bias in biases)
+
+
+def test_relu_gates_in_one_line():
+    """Their facts are logged apart; a step moves the L1 weight after it was used."""
+    module = BTX.from_experts(dense(), ffn_router=RELU)
+    module(text())
+    parts = module.training_step(text(), 0)["metrics"]
+    facts = {"entropy_ffn", "load_max_ffn", "dropped_ffn", "sparsity_ffn", "l1_weight"}
+    assert set(parts) == {"loss", "l1_loss_ffn"} | facts
+    assert 0.3 < parts["sparsity_ffn"] < 0.7  # wanted: 0.75
+    assert float(parts["l1_weight"]) == pytest.approx(1e-8)
+    assert float(module.model.l1_weight) == pytest.approx(1.2e-8)
+
+
+def test_the_l1_loss_is_weighed_by_what_the_weight_was():
+    module = BTX.from_experts(dense(), ffn_router=relu(1, l1_init=0.5))
+    made = module.training_step(text(), 0)
+    parts = made["metrics"]
+    torch.testing.assert_close(made["loss"].detach(), parts["loss"] + 0.5 * parts["l1_loss_ffn"])
+    made["loss"].backward()
+    assert module.model.layers[0].ffn.router.grad.norm() > 0
+
+
+def test_shared_experts_in_one_line():
+    seed_model = Dense.from_scratch(shape())
+    for module in (
+        BTX.from_experts(dense(), shared_expert=True),
+        SparseUpcycling.from_seed(seed_model, 3, shared_expert=True),
+        SparseUpcycling.from_scratch(shape(), 3, shared_expert=True),
+    ):
+        assert module.model.layers[1].ffn.shared.gate.shape == (24, 16)
+        assert module.training_step(text(), 0)["loss"] > 0
 
 
 def test_a_step_draws_its_own_noise():

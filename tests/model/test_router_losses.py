@@ -93,7 +93,7 @@ def test_l1_loss_is_the_papers():
         for expert in range(EXPERTS):
             load = EXPERTS / (2 * 10) * int((tokens[:, expert] > 0).sum())
             wanted += sum(load * float(gate) for gate in tokens[:, expert])
-    assert float(loss) == pytest.approx(wanted / (2 * 10))
+    assert loss.item() == pytest.approx(wanted / (2 * 10))
     loss.backward()
     opened = (gates > 0).float().mean((1, 2)) * EXPERTS / 2
     torch.testing.assert_close(gates.grad, opened[:, None, None].expand_as(gates) / 20)

@@ -37,7 +37,8 @@ def test_routers(tmp_path):
         "renormalize": True,
     }
     hashed = {"select": "hash", "kind": "clustered"}
-    routers = {"switch": switch, "sample": sample, "choice": choice, "hash": hashed}
+    relu = {"score": "relu", "select": "all", "active_experts": 2, "l1_init": 1e-8}
+    routers = {"switch": switch, "sample": sample, "choice": choice, "hash": hashed, "relu": relu}
     found = lines(tmp_path, **{n: {"method": "btx", "ffn_router": r} for n, r in routers.items()})
     gates = found["FFN gate: order of softmax and top-k"].value
     for words in (
@@ -45,16 +46,20 @@ def test_routers(tmp_path):
         "Gumbel-softmax sample of one (soft_value), soft in the first layer (sample)",
         "softmax, then each expert's top tokens of the batch, gates divided by their sum (choice)",
         "1, by a clustered hash of the token (hash)",
+        "none: relu of the logits (relu)",
     ):
         assert words in gates
     assert found["Capacity factor of experts"].value == (
-        "none: no token is dropped (btx, sample, hash); 1.5: more is dropped, in training alone "
-        "(switch); 2, chosen by experts (choice)"
+        "none: no token is dropped (btx, sample, hash, relu); 1.5: more is dropped, in training "
+        "alone (switch); 2, chosen by experts (choice)"
     )
     held_out = found["Held-out text where training samples or experts choose"]
     assert held_out.value == (
         "the likeliest expert, gate 1 (sample); each token's 1 likeliest (choice)"
     )
+    sparsity = found["ReLU gates: target, coefficient of the L1 loss"]
+    assert sparsity.value == "2 open a token; 1e-08, times 1.2"
+    assert found["ReLU gates of an upcycled model at step 0"].value == "as drawn"
     assert found["Hash tables"].value == "clustered, the same in every layer"
 
 
@@ -99,10 +104,14 @@ def test_where_experts_come_from(tmp_path):
         fine={**SPARSE, **copied},
         scratch={**SPARSE, "start": "scratch", "granularity": 2},
         frozen={**FROZEN, "attention_router": {"select": "all"}},
+        shared={"method": "btx", "shared_expert": True},
     )
     assert found["Experts cut from FFNs: how"].value == "each in 2"
     assert found["Copies cut in parts: factor on their output"].value == "2 on down"
     assert found["Channels of copies drawn anew"].value == "50% of each"
+    assert found["Shared expert: width, start and weight"].value == (
+        "ffn_dim, mean of the dense experts, 1; all down projections halved"
+    )
     assert found["Experts that are not copied"].value == "1, normal init_std"
     assert found["Frozen experts: what trains beside them"].value == (
         "attention, embeddings, norms, routers (split); "
@@ -113,5 +122,13 @@ def test_where_experts_come_from(tmp_path):
 
 
 def test_whole_trained_experts_have_no_line_of_their_making(tmp_path):
-    started = ("Experts cut", "Copies cut", "Channels of", "Experts that", "Frozen")
+    started = (
+        "Shared",
+        "ReLU",
+        "Experts cut",
+        "Copies cut",
+        "Channels of",
+        "Experts that",
+        "Frozen",
+    )
     assert not [s for s in lines(tmp_path, sparse=SPARSE) if s.startswith(started)]

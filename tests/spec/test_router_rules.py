@@ -11,6 +11,7 @@ from bam_lab.spec.routers import (
     BalanceLoss,
     ExpertChoiceRouter,
     HashRouter,
+    ReLURouter,
     RouterSpec,
     SampleRouter,
     SoftRouter,
@@ -33,6 +34,7 @@ CHOICE = {
     "inference_top_k": 1,
 }
 HASH = {"select": "hash", "kind": "random"}
+RELU = {"score": "relu", "select": "all", "active_experts": 1}
 TOKENS = {"form": "tokens", "weight": 0.01}
 
 
@@ -55,6 +57,8 @@ NONE = {"balance_loss": None, "z_loss": 0.0}
         {"ffn_router": SAMPLE | {"estimator": "straight_through", "anneal_rate": 1e-5}},
         {"ffn_router": CHOICE} | {"balance_loss": None},
         {"ffn_router": HASH} | NONE,
+        {"ffn_router": RELU | {"l1_init": 1e-6, "l1_growth": 1.5}} | NONE,
+        {"ffn_router": TOP_1, "shared_expert": True},
         {"ffn_router": HASH | {"table_seed": 3}} | NONE,
         {"ffn_router": TOP_1, "balance_loss": TOKENS | {"over": "sequence"}},
         {
@@ -101,6 +105,15 @@ def test_what_can_be_said(arm: dict[str, object]) -> None:
             "balance_loss must be null where a hash has no router",
         ),
         ({"ffn_router": HASH, "balance_loss": None, "z_loss": 0.1}, "z_loss must be 0 where"),
+        ({"ffn_router": RELU, "z_loss": 0.1}, "z_loss must be 0 with score: relu"),
+        (
+            {"ffn_router": RELU, "balance_loss": TOKENS},
+            "balance_loss must be null where gates have their own load-weighted L1 loss",
+        ),
+        (
+            {"ffn_router": RELU | {"active_experts": 4}},
+            "active_experts must be below the number of experts 4, got 4: no gate",
+        ),
         (
             {"ffn_router": HASH, "router_init_std": 0.1} | NONE,
             "router_init_std must not be given where a hash routes",
@@ -215,10 +228,39 @@ def test_a_balance_loss_of_today_is_hashed_as_before() -> None:
         (ExpertChoiceRouter.model_validate(CHOICE | {"inference_top_k": 2}), 0.5),
         (ExpertChoiceRouter.model_validate(CHOICE | {"renormalize": True}), 1.0),
         (HashRouter.model_validate(HASH), 1.0),
+        (ReLURouter.model_validate(RELU), 0.0),
     ],
 )
 def test_predicted_gate_sums(router: RouterSpec, wanted: float) -> None:
     assert predicted_gate_sum(router, 4) == wanted
+
+
+@pytest.mark.parametrize(
+    ("router", "message"),
+    [
+        (RELU | {"l1_growth": 1.0}, "ffn_router.l1_growth must be > 1.0, got 1.0"),
+        (RELU | {"top_k": 1}, "ffn_router.top_k must be a known key"),
+        (RELU | {"score": "tanh"}, "ffn_router must have a score of 'softmax', 'relu', got 'tanh'"),
+        ({"select": "all"}, "ffn_router must name its 'score'. Add it."),
+    ],
+)
+def test_a_router_of_all_is_told_by_its_score(router: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError) as error:
+        load(ffn_router=router)
+    assert message in str(error.value)
+
+
+def test_attention_has_no_relu_gates() -> None:
+    setting = f"arms.soft.attention_router={json.dumps(RELU)}"
+    with pytest.raises(SpecError, match=r"attention_router.*score"):
+        load_ablation("bam-attention-routing", overrides=[setting])
+
+
+def test_copies_in_parts_have_no_relu_gates() -> None:
+    arm = {"method": "sparse_upcycling", "num_experts": 2, "layers": "all", "granularity": 2}
+    text = json.dumps(arm | {"ffn_router": RELU, "balance_loss": None})
+    with pytest.raises(SpecError, match="granularity must be 1 with score: relu, got 2"):
+        load_ablation("bam-attention-routing", overrides=[f"arms.top-2={text}"])
 
 
 def test_the_first_layer_alone_may_be_soft() -> None:

@@ -91,9 +91,9 @@ def test_killed_and_resumed_ends_in_the_same_bits(tmp_path, precision, die_at):
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("name", ["sample-soft-first", "straight-through", "top-2-bias"])
+@pytest.mark.parametrize("name", ["sample-soft-first", "straight-through", "top-2-bias", "relu"])
 def test_noise_and_biases_go_on_where_they_were(tmp_path, name):
-    """A step's noise is the step's own; biases, which no optimizer holds, are resumed."""
+    """A step's noise is the step's own; what no optimizer holds is resumed: biases, L1 weights."""
 
     def made():
         dense = [Dense.from_scratch(shape(), rng_seed=i) for i in range(4)]
@@ -113,6 +113,8 @@ def test_noise_and_biases_go_on_where_they_were(tmp_path, name):
         assert torch.equal(tensor, wanted[tensor_name]), tensor_name
     if name == "top-2-bias":
         assert all(layer.ffn.bias.abs().max() > 0.001 for layer in again.model.layers)
+    if name == "relu":
+        assert again.model.l1_weight > 2e-8
 
 
 def test_killed_twice(tmp_path):
