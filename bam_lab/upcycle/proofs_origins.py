@@ -155,6 +155,7 @@ def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, An
     Normed inputs have no constant direction of their own.
     """
     last, state = probe.num_experts - 1, dict(probe.state_dict())
+    free = relu_router(probe.method) is not None
     for name, tensor in state.items():
         state[name] = tensor = tensor.clone()
         if name == "embedding":
@@ -166,15 +167,16 @@ def _one_expert(probe: Transformer, tokens: Tensor) -> tuple[float, dict[str, An
         elif name.endswith((".attention.output", ".ffn.down", ".shared.down")):
             tensor[..., 0, :] = 0.0
         elif name.endswith(".router"):
+            # An open ReLU gate is the logit itself: a large one would leave few digits of the rest.
+            force = 1.0 if free and name.endswith(".ffn.router") else _FORCE
             tensor.zero_()
-            tensor[:, 0] = -_FORCE
-            tensor[last, 0] = _FORCE
+            tensor[:, 0] = -force
+            tensor[last, 0] = force
         elif name.endswith(".hash"):
             tensor.fill_(last)
     mixture = build(probe.spec, probe.method, probe.num_experts, state)
     output = mixture(tokens)
     dense, places = _dense(probe, expert_state(mixture, last), tokens)
-    free = relu_router(probe.method) is not None
     with _scaled(dense, mixture, output, places.shape[1], multiply=free):
         wanted = _logits(dense, places)[:, -tokens.shape[1] :]
     return _difference(mixture.logits(output.hidden), wanted), {}
