@@ -214,6 +214,12 @@ def test_every_border_is_tried():
     assert set(proofs_laws.places(DENSE, 40).values()) == {1, 20}
 
 
+def test_a_limit_that_even_text_never_meets_is_seen():
+    method = btx(top_k(1, capacity_factor=1.9), balance_loss=None)
+    law = facts_on(model_of(method))["laws"]["training"]["batch invariance"]
+    assert law["declared"] and not law["holds"]
+
+
 def test_changes_leave_what_they_must():
     rows = text(3, 20)
     tokens = rows[:, :-1]
@@ -222,6 +228,9 @@ def test_changes_leave_what_they_must():
     assert torch.equal(changed[:2], tokens[:2])
     assert torch.equal(changed[held], tokens[held])
     assert not torch.equal(changed, tokens)
-    changed, held = proofs_laws.row_change(rows)
+    changed, held = proofs_laws.row_changes(rows)[0]
     assert torch.equal(changed[-1], tokens[-1]) and held[-1].all() and held.sum() == 19
     assert (changed[:2] != tokens[:2]).any(1).all()
+    changed, held = proofs_laws.row_changes(rows)[1]
+    assert torch.equal(changed[-1], tokens[-1]) and held.sum() == 19
+    assert (changed[:2] == tokens[-1, -1]).all()
