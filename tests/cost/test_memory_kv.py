@@ -3,7 +3,17 @@
 from bam_lab.cost import kv, memory
 from bam_lab.cost.params import count
 from bam_lab.spec.routers import TopKRouter
-from tests.cost.shapes import BTX, DENSE, KV_EXPERTS, KV_SHARING, LARGE, LORY, SMALL, SPARSE
+from tests.cost.shapes import (
+    BTX,
+    DENSE,
+    KV_EXPERTS,
+    KV_SHARING,
+    LARGE,
+    LORY,
+    RELU,
+    SMALL,
+    SPARSE,
+)
 
 
 def test_kv_bytes_of_one_token():
@@ -65,6 +75,20 @@ def test_gathered_queries_keep_less():
     )
     queries, probabilities = 4 * 3 * 4 * 1024, 2 * 8 * (4 * 160 - 256)
     assert soft - gathered == 256 * 6 * (queries + probabilities)
+
+
+def test_a_shared_expert_keeps_what_one_more_active_expert_does():
+    """And ReLU gates, driven to one expert a token, what their open half keeps at the start."""
+    shared, relu = ({"shared_expert": True}, {"ffn_router": RELU})
+    plain, *more = (
+        memory.training(SMALL, BTX.model_copy(update=own), 4, batch_sequences=1).activations
+        for own in ({}, shared, relu)
+    )
+    one = 4 * 6 * 256 * (4 * 2048 + 2 * 1024)
+    assert [own - plain for own in more] == [one, one]
+    assert count(SMALL, BTX.model_copy(update=shared), 4).active == (
+        count(SMALL, BTX, 4).active + 6 * 3 * 1024 * 2048
+    )
 
 
 def test_a_rows_cache_holds_keys_and_lorys_merged_ffns():
