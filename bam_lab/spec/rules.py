@@ -154,7 +154,8 @@ def arm_problems(
 def _with_experts(method: MethodSpec, recipe: RecipeSpec) -> MethodSpec:
     """Return a method that names the recipe's experts where it takes them."""
     takes = "experts" in type(method).model_fields and getattr(method, "num_experts", None) is None
-    if not takes or getattr(method, "experts", ()):
+    named: tuple[str, ...] = getattr(method, "experts", ())
+    if not takes or named:
         return method
     return method.model_copy(update={"experts": recipe.mixture.experts})
 
