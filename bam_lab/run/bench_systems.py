@@ -56,6 +56,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "btx top-1, capacity": _btx({**_TOP_1, "capacity_factor": 1.5}),
     "btx sample": _btx(_SAMPLE),
     "btx hash": _btx({"select": "hash", "kind": "random"}),
+    "btx relu": _btx({"score": "relu", "select": "all", "active_experts": 2}),
+    "btx top-2, shared expert": {**_btx(_RENORMALIZED), "shared_expert": True},
     "bam soft, kv shared": _bam("shared", _SOFT),
     "bam soft, kv per expert": _bam("per_expert", _SOFT),
     "bam top-2, kv shared": _bam("shared", _TOP_2),
