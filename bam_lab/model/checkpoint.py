@@ -4,6 +4,7 @@ What is read is checked, so that every problem is told with the file, what was e
 what to do (`checks.py`).
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,13 +53,14 @@ def save(
 ) -> None:
     """Write the state of a `Transformer` or `Ensemble` into `folder`, which is made if missing."""
     folder.mkdir(parents=True, exist_ok=True)
+    save_file({name: t.detach().contiguous() for name, t in state.items()}, folder / WEIGHTS)
     shape = {
         "model": spec.model_dump(mode="json", by_alias=True),
         "method": method.model_dump(mode="json", by_alias=True),
         "num_experts": num_experts,
+        "weights": _sha256(folder / WEIGHTS),
     } | ({} if tokenizer is None else {"tokenizer": tokenizer})
     (folder / SHAPE).write_text(json.dumps(shape, indent=1) + "\n", encoding="utf-8")
-    save_file({name: t.detach().contiguous() for name, t in state.items()}, folder / WEIGHTS)
 
 
 def load(folder: Path) -> Transformer:
@@ -99,7 +101,7 @@ def read(folder: Path) -> Held:
             f"{folder} must be a folder that holds {SHAPE} and {WEIGHTS}, got {found}. "
             "Give the folder of a checkpoint."
         )
-    spec, method, num_experts, tokenizer = _described(folder / SHAPE)
+    spec, method, num_experts, tokenizer, digest = _described(folder / SHAPE)
     state = read_weights(folder / WEIGHTS)
     try:
         with torch.device("meta"):
@@ -110,11 +112,22 @@ def read(folder: Path) -> Held:
             f"{folder / SHAPE} must describe a model that can be built: {error}"
         ) from error
     check_state(str(folder / WEIGHTS), state, model.state_dict())
+    if digest is not None and digest != (found := _sha256(folder / WEIGHTS)):
+        raise CheckpointError(
+            f"{folder / WEIGHTS} must have the SHA-256 that {SHAPE} beside it tells, "
+            f"{str(digest)[:12]}, got {found[:12]}: it was damaged or exchanged. Copy the "
+            f"checkpoint again, or take `weights` out of {SHAPE} if the change was yours."
+        )
     return Held(spec, method, num_experts, state, tokenizer)
 
 
-def _described(file: Path) -> tuple[ModelSpec, MethodSpec, int, str | None]:
-    """Return what model.json says: shape, method, number of experts, the tokenizer's digest."""
+def _sha256(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _described(file: Path) -> tuple[ModelSpec, MethodSpec, int, str | None, str | None]:
+    """Return what model.json says: shape, method, experts, digests of tokenizer and weights."""
     if not file.is_file():
         raise CheckpointError(
             f"{file} must say the model's shape and method, got no such file. Give a folder that "
@@ -139,7 +152,7 @@ def _described(file: Path) -> tuple[ModelSpec, MethodSpec, int, str | None]:
             f"{file} must hold model, method and num_experts as this version of BAM Lab knows "
             f"them, got {_told(error)}. Use the version that wrote it, or another checkpoint."
         ) from error
-    return spec, method, count, tokenizer
+    return spec, method, count, tokenizer, told.get("weights")
 
 
 def _told(error: Exception) -> str:

@@ -40,6 +40,8 @@ from bam_lab.spec.laws import no_generation
 from bam_lab.spec.methods import LoryMethod, MethodSpec, SegmentMoEMethod
 from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 
+_COLDEST = 1e-6  # logits divided by less may leave float32
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -60,10 +62,10 @@ class Sampling:
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn from."""
         problems = []
-        if not self.temperature > 0:
+        if not self.temperature >= _COLDEST:
             problems.append(
-                f"temperature must be above 0, got {self.temperature}. Leave sampling out for "
-                "greedy decoding."
+                f"temperature must be at least {_COLDEST:g}, got {self.temperature}. Leave "
+                "sampling out for greedy decoding."
             )
         if self.top_k is not None and self.top_k < 1:
             problems.append(f"top_k must be at least 1, got {self.top_k}. Leave it out for all.")
@@ -111,8 +113,14 @@ def generate(
 
     Raises:
         SpecError: the method has no causal inference rule, a prompt is empty, padded on the right
-            or holds an unknown token, prompt and completion do not fit, or `rule` has no effect.
+            or holds an unknown token, prompt and completion do not fit, or `rule` or `end` has no
+            effect.
     """
+    if end is not None and not 0 <= end < model.spec.vocab_size:
+        raise SpecError(
+            f"end must be a token below vocab_size {model.spec.vocab_size}, got {end}: no row "
+            "would end. Use None to go on to max_new_tokens."
+        )
     ended = torch.zeros(len(prompts), dtype=torch.bool, device=prompts.device)
     lengths = torch.zeros(len(prompts), dtype=torch.long, device=prompts.device)
     columns: list[Tensor] = []

@@ -63,6 +63,7 @@ def test_a_whole_checkpoint_is_read(tmp_path):
 def test_other_floats_are_cast(tmp_path, dtype):
     folder = saved(tmp_path)
     weights_edited(folder, lambda state: state.update({n: t.to(dtype) for n, t in state.items()}))
+    described_as(folder, weights=None)
     assert Dense.from_checkpoint(folder).model.embedding.dtype == torch.float32
 
 
@@ -136,6 +137,14 @@ def test_weights_cut_short(tmp_path, kept):
     whole = (saved(tmp_path) / WEIGHTS).read_bytes()
     (tmp_path / WEIGHTS).write_bytes(whole[:kept])
     refused(tmp_path, WEIGHTS, "must be a whole safetensors file", "Copy the checkpoint again")
+
+
+def test_one_wrong_bit(tmp_path):
+    file = saved(tmp_path) / WEIGHTS
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 1
+    file.write_bytes(content)
+    refused(tmp_path, WEIGHTS, "must have the SHA-256 that model.json beside it tells")
 
 
 def test_weights_of_noise(tmp_path):

@@ -199,7 +199,8 @@ def test_sampling_repeats_with_its_generator():
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0, got 0.0"),
+        ({"temperature": 0.0}, "temperature must be at least 1e-06, got 0.0"),
+        ({"temperature": 1e-300}, "temperature must be at least 1e-06, got 1e-300"),
         ({"top_k": 0}, "top_k must be at least 1, got 0"),
         ({"top_p": 1.5}, "top_p must be above 0 and at most 1, got 1.5"),
     ],
@@ -226,6 +227,11 @@ def test_wrong_prompts_are_refused(real, new, match):
 def test_a_rule_without_effect_is_refused():
     with pytest.raises(SpecError, match="rule must be prompt with method: btx"):
         generate(model_of(METHODS["btx-top-1"]), text(1, 3), None, 3, rule="segment")
+
+
+def test_an_end_that_no_model_says_is_refused():
+    with pytest.raises(SpecError, match="end must be a token below vocab_size 61, got 61"):
+        generate(model_of(DENSE), text(1, 3), None, 3, end=61)
 
 
 def test_prompts_that_are_no_rows_of_tokens_are_refused():
