@@ -30,6 +30,9 @@ from bam_lab.spec.routers import (
     TopKRouter,
 )
 
+_TINY = 1e-30  # a token that no expert chose keeps gates of 0
+_CERTAIN = 1e4  # a difference of logits whose softmax is exactly 1 and 0
+
 
 class Routing(NamedTuple):
     """Hold one router's decisions; `gates` is zero where `chosen` does not name the expert.
@@ -182,9 +185,6 @@ def expert_choice(logits: Float[Tensor, "B T E"], router: ExpertChoiceRouter) ->
     return Routing(logits, gates, everyone(logits), kept)
 
 
-_TINY = 1e-30  # a token that no expert chose keeps gates of 0
-
-
 def chosen_by_experts(
     scores: Float[Tensor, "*G N E"], capacity_factor: float
 ) -> Bool[Tensor, "*G N E"]:
@@ -202,9 +202,6 @@ def route_by_hash(
     chosen = table[tokens].unsqueeze(-1)
     gates = F.one_hot(chosen.squeeze(-1), num_experts).float()
     return Routing((gates - 1) * _CERTAIN, gates, chosen)
-
-
-_CERTAIN = 1e4  # a difference of logits whose softmax is exactly 1 and 0
 
 
 def with_gates(
