@@ -101,8 +101,14 @@ def read(folder: Path) -> Held:
             f"{folder} must be a folder that holds {SHAPE} and {WEIGHTS}, got {found}. "
             "Give the folder of a checkpoint."
         )
-    spec, method, num_experts, tokenizer, digest = _described(folder / SHAPE)
-    state = read_weights(folder / WEIGHTS)
+    try:
+        spec, method, num_experts, tokenizer, digest = _described(folder / SHAPE)
+        state = read_weights(folder / WEIGHTS)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} must be readable, got: {error.strerror or error}. Check its permissions and "
+            "its disk."
+        ) from error
     try:
         with torch.device("meta"):
             ensemble = isinstance(method, BTMMethod)

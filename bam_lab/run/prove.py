@@ -16,6 +16,7 @@ from bam_lab.cost.sizes import settled
 from bam_lab.errors import InputError
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.record.files import intact
 from bam_lab.record.store import Store
 from bam_lab.run.reproduce import current_graph
 from bam_lab.run.stage import Graph, Stage
@@ -94,7 +95,9 @@ def _prove_stage(stage: Stage, graph: Graph, store: Store) -> dict[str, Any]:
     names = stage.settings["experts"]
     sources = [(name, load_model(inputs[f"expert{i}"])) for i, name in enumerate(names)]
     model = load_model(store.stage(stage.key))
-    windows = receipt_windows(inputs["tokenizer"] / TOKENS, stage.settings["domains"], model.spec)
+    tokens, domains = inputs["tokenizer"] / TOKENS, stage.settings["domains"]
+    with intact(inputs["tokenizer"]):
+        windows = receipt_windows(tokens, domains, model.spec)
     return prove(model, sources, windows)
 
 

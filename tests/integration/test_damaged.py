@@ -42,6 +42,7 @@ def damage(path: Path, how: str) -> None:
         ("upcycle", "receipt.json", ("report", FIXTURE)),
         ("evaluate", "scores.csv", ("report", FIXTURE)),
         ("evaluate", "documents.csv", ("report", FIXTURE)),
+        ("tokenizer", "tokens/tokens.json", ("prove", FIXTURE)),
         ("corpus", "corpus.json", ("plan", FIXTURE)),
         ("corpus", "corpus.json", ("data", "show", CORPUS)),
     ],

@@ -1,6 +1,7 @@
 """Checkpoints that cannot be used: every one is told with its file, what was wanted, what to do."""
 
 import json
+from pathlib import Path
 import pickle
 
 import pytest
@@ -137,6 +138,21 @@ def test_weights_cut_short(tmp_path, kept):
     whole = (saved(tmp_path) / WEIGHTS).read_bytes()
     (tmp_path / WEIGHTS).write_bytes(whole[:kept])
     refused(tmp_path, WEIGHTS, "must be a whole safetensors file", "Copy the checkpoint again")
+
+
+@pytest.mark.parametrize("name", [SHAPE, WEIGHTS])
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch, name):
+    whole = Path.open
+
+    def guarded(path, *arguments, **settings):
+        if path.name == name:
+            raise PermissionError(13, "Permission denied")
+        return whole(path, *arguments, **settings)
+
+    saved(tmp_path)
+    monkeypatch.setattr(Path, "open", guarded)
+    with pytest.raises(CheckpointError, match="must be readable, got: Permission denied"):
+        checkpoint.read(tmp_path)
 
 
 def test_one_wrong_bit(tmp_path):
