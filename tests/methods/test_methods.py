@@ -52,6 +52,12 @@ def test_attention_experts_have_no_limit_and_no_bias(setting):
         BAM.from_experts(dense(2), kv="shared", attention_router=top_k(1, **setting))
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_too_few_experts_are_refused(count):
+    with pytest.raises(SpecError, match=f"experts must be two dense models or more, got {count}"):
+        BTX.from_experts(dense(count), ffn_router=top_k(1))
+
+
 def test_a_balanced_hash_reads_token_counts():
     counts = torch.randperm(61, generator=torch.Generator().manual_seed(0))
     router, experts = HashRouter(select="hash", kind="balanced"), dense()

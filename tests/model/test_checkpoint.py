@@ -1,8 +1,8 @@
 """Checkpoints that cannot be used: every one is told with its file, what was wanted, what to do."""
 
 import json
-from pathlib import Path
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
