@@ -1,20 +1,17 @@
-"""What upcycling must keep, exactly: copies, permutation, one-hot, merge of equals, coverage.
+"""What upcycling must keep, exactly: copies, permutation, one-hot, merge of equals.
 
 All by the inference rule; in training, capacity limits and expert choice break the copies law,
 since a token that no expert takes is not fed.
 """
 
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from bam_lab.errors import SpecError
 from bam_lab.model.checkpoint import build
 from bam_lab.model.context import Draw
-from bam_lab.model.ffn import ffn_experts_reference
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.spec.experts import (
     copies_seed,
@@ -23,23 +20,17 @@ from bam_lab.spec.experts import (
     has_bos,
     has_shared,
     num_experts_of,
-    num_sources,
     relu_router,
 )
 from bam_lab.spec.methods import BAMMethod, SoftMoEMethod
 from bam_lab.spec.model import END_OF_TEXT_ID
-from bam_lab.upcycle.coverage import check_coverage
-from bam_lab.upcycle.execute import mean, shapes, target_shapes, upcycle
+from bam_lab.upcycle.execute import mean, upcycle
 from bam_lab.upcycle.origins import (
     EXPERT_OPS,
-    Origin,
-    Source,
-    dense_shapes,
     origins,
 )
 from tests.model.cases import (
     BLOCKS,
-    CASES,
     DENSE,
     EXPERTS,
     METHODS,
@@ -372,83 +363,6 @@ def test_mean_is_symmetric_bit_by_bit():
     torch.testing.assert_close(wanted, sum(tensors) / 5)
 
 
-@pytest.mark.parametrize(("name", "block"), [*CASES, ("dense", "parallel"), ("dense", "serial")])
-@pytest.mark.parametrize("tied", [False, True])
-def test_coverage(name, block, tied):
-    """Every tensor of the model has one origin, every tensor of a dense model one use."""
-    method = DENSE if name == "dense" else METHODS[name]
-    sources = 1 if name == "dense" else num_sources(method, EXPERTS)
-    spec = shape(block, tie_embeddings=tied)
-    table = origins(method, spec, [str(i) for i in range(sources)])
-    target = target_shapes(method, spec, num_experts_of(method, sources))
-    assert set(table) == set(target)
-    check_coverage(table, target, [dense_shapes(spec)] * sources)
-    assert dense_shapes(spec) == shapes(model_of(DENSE, block, tie_embeddings=tied).state_dict())
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-@pytest.mark.parametrize("chunks", [2, 3])
-def test_split_experts_are_the_dense_models_in_parts(block, chunks):
-    """SwiGLU is a sum over hidden channels, so the parts of an FFN add up to it.
-
-    A router that gives the parts of a model its logit gives each part 1 / chunks of the model's
-    gate: the soft split mixture is the soft mixture of models whose FFNs are divided by chunks.
-    """
-    dense = distinct(block, 2)
-    split = mix(btx(SOFT, expert_layout="split", chunks=chunks), dense)
-    whole = mix(btx(SOFT), dense)
-    with torch.no_grad():
-        for parts, layer in zip(split.layers, whole.layers, strict=True):
-            parts.ffn.router.copy_(layer.ffn.router.repeat_interleave(chunks, 0))
-            layer.ffn.down.div_(chunks)
-    torch.testing.assert_close(logits(split), logits(whole))
-    widths = {tuple(layer.ffn.gate.shape) for layer in split.layers}
-    assert widths == {(2 * chunks, 24 // chunks, 16)}
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_split_experts_forced_to_one_models_parts(block):
-    """Top-k over just these: gates of 1 / chunks each, so the model with its FFN divided."""
-    method = btx(top_k(2, True), expert_layout="split", chunks=2)
-    dense = differing_in_experts(btx(top_k(1)), block)[:2]
-    mixture = mix(method, dense)
-    for model in (mixture, *dense):
-        _add_constant_direction(model)
-    _force(mixture, [2, 3])
-    with torch.no_grad():
-        for layer in dense[1].layers:
-            layer.ffn.down.div_(2)
-    torch.testing.assert_close(logits(mixture), logits(dense[1]))
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_blended_experts_hold_a_part_of_every_model(block):
-    """Expert n sums the n-th parts of all models: all experts with gates of 1 sum all models."""
-    dense = distinct(block)
-    ffn = mix(btx(SOFT, expert_layout="blended"), dense).layers[1].ffn
-    x = torch.randn(2, 10, 16, generator=generator(1))
-    ones = torch.ones(2, 10, EXPERTS)
-    alone = [model.layers[1].ffn(x, x, context_of(10))[0] for model in dense]
-    torch.testing.assert_close(ffn_experts_reference(ffn, x, ones), sum(alone))
-    for n in range(EXPERTS):
-        rows = slice(6 * n, 6 * n + 6)
-        parts = [model.layers[1].ffn.gate[rows] for model in dense]
-        assert torch.equal(ffn.gate[n], torch.cat(parts))
-        parts = [model.layers[1].ffn.down[:, rows] for model in dense]
-        assert torch.equal(ffn.down[n], torch.cat(parts, 1))
-
-
-@pytest.mark.parametrize("block", BLOCKS)
-def test_blended_equal_models(block):
-    """Expert n of E is E times the n-th part of the model: chosen alike, they are the model."""
-    seed_model = model_of(DENSE, block)
-    blended = mix(btx(SOFT, expert_layout="blended"), [seed_model] * EXPERTS)
-    with torch.no_grad():
-        for layer in blended.layers:
-            layer.ffn.router.zero_()
-    torch.testing.assert_close(logits(blended), logits(seed_model))
-
-
 @pytest.mark.parametrize("name", ["sparse_upcycling-scratch-top-2", "lory-scratch-uniform"])
 def test_from_scratch_is_drawn_as_a_random_start_is(name):
     """The table and `initialise` give every tensor the same distribution."""
@@ -473,58 +387,6 @@ def test_frozen_experts_do_not_train_and_all_else_does():
         assert frozen == (stacked if "frozen" in name else set()), name
     assert "layers.0.attention.key" in expert_tensors(METHODS["bam-per_expert-frozen-top-1"], 2)
     assert "layers.0.attention.key" not in expert_tensors(METHODS["bam-shared-frozen-soft"], 2)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"expert_layout": "split"}, "method.chunks must be given with expert_layout: split"),
-        ({"chunks": 2}, "method.chunks must be given with expert_layout: split, and only there"),
-        ({"expert_layout": "split", "chunks": 5}, "method.chunks must divide ffn_dim 24, got 5"),
-        ({"expert_layout": "blended"}, "method.expert_layout must not be blended .* experts 5 "),
-    ],
-)
-def test_layouts_that_do_not_fit(settings, problem):
-    with pytest.raises(SpecError, match=problem):
-        Transformer(shape(), btx(SOFT, **settings), 5)
-
-
-def test_coverage_finds_parts_used_twice_or_never():
-    spec, method = shape(), btx(SOFT, expert_layout="split", chunks=2)
-    table = origins(method, spec, ["a", "b"])
-    target, dense = target_shapes(method, spec, 4), dense_shapes(spec)
-    check_coverage(table, target, [dense, dense])
-    first, _, *others = table["layers.0.ffn.gate"].sources
-    gate = replace(table["layers.0.ffn.gate"], sources=(first, first, *others))
-    whole = replace(table["layers.1.ffn.up"], sources=(Source(0, "layers.1.ffn.up"), *others))
-    broken = table | {"layers.0.ffn.gate": gate, "layers.1.ffn.up": whole}
-    with pytest.raises(ValueError, match="is used 2 times") as error:
-        check_coverage(broken, target, [dense, dense])
-    for problem in (
-        "layers.0.ffn.gate of expert 0 must be cut into parts used once each",
-        "layers.1.ffn.up of expert 0 must have shape (12, 16)",
-    ):
-        assert problem in str(error.value)
-
-
-def test_coverage_finds_every_gap():
-    spec = shape()
-    method = METHODS["btx-top-1"]
-    table = origins(method, spec, ["a", "b"])
-    target, dense = target_shapes(method, spec, 2), dense_shapes(spec)
-    broken = dict(table)
-    del broken["final_norm"]
-    broken["extra"] = Origin("mean", (Source(0, "embedding"), Source(1, "gone")), (61, 16))
-    broken["lm_head"] = Origin("mean", table["lm_head"].sources, (3, 3))
-    with pytest.raises(ValueError, match="final_norm has no origin") as error:
-        check_coverage(broken, target, [dense, dense])
-    for problem in (
-        "extra is not in the target",
-        r"lm_head must have shape (61, 16), its origin gives (3, 3)",
-        "expert 1 has no gone",
-        "final_norm of expert 0 goes nowhere",
-    ):
-        assert problem in str(error.value)
 
 
 def test_another_shape_is_refused():
