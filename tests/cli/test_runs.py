@@ -78,6 +78,7 @@ def test_doctor(store):
         "train",
         "data",
         "report",
+        "hf",
         "eval",
         "sweep",
         "wandb",
