@@ -1,14 +1,16 @@
-"""The real stages, hurt on purpose: killed at a step, or started from a model that holds NaN.
+"""The real stages, hurt on purpose: killed at a step, or started from weights that overflow.
 
 KILL is `label:step`, several parted by `;`, each done once; POISON is a mixture stage's label.
 """
 
+import json
 import os
 import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from safetensors.torch import load_file, save_file
 
 from bam_lab.run.context import Progress, StageContext, StageFunction
@@ -33,8 +35,12 @@ def hurt(run: StageFunction) -> Callable[[StageContext], None]:
             shutil.copytree(inputs["upcycle"], poisoned)
             path = poisoned / "checkpoint" / "model.safetensors"
             state = load_file(path)
-            state["final_norm"][0] = float("nan")
+            state["final_norm"][:] = torch.finfo(torch.float32).max  # a NaN would be refused
             save_file(state, path)
+            described = path.with_name("model.json")
+            told = json.loads(described.read_text())
+            del told["weights"]  # the digest
+            described.write_text(json.dumps(told))
             inputs["upcycle"] = poisoned
         run(replace(context, report=report, inputs=inputs))
 
