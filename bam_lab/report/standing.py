@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass
 
 from bam_lab.cost.match import TOLERANCE
+from bam_lab.report.costs import method_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.spec.laws import broken_laws
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,23 @@ def match_check(evidence: Evidence, arm: str) -> MatchCheck:
 
 def unranked(evidence: Evidence, arm: str) -> str:
     """Return why an arm is shown but not ranked; empty when it is ranked."""
+    if why := broken_laws(method_of(evidence, arm), "inference").get("causality"):
+        return f"its held-out losses see later tokens ({why})"
     check = match_check(evidence, arm)
     if check.matched or evidence.ablation["match"].get("unmatched"):
         return ""
     thing = matched_thing(evidence)
     return f"outside the match tolerance: {check.planned:.4f} of the baseline's {thing}"
+
+
+def looks_ahead(evidence: Evidence, arm: str) -> str:
+    """Return what a reader must know of a ranked arm that sees later tokens; empty for none."""
+    method = method_of(evidence, arm)
+    if why := broken_laws(method, "inference").get("causality inside the first segment"):
+        return f"{arm}: tokens of the first segment see later ones of it, when scored too ({why})."
+    if why := broken_laws(method, "training").get("causality"):
+        return f"{arm}: not causal in training ({why}), scored by its causal rule."
+    return ""
 
 
 def matched_thing(evidence: Evidence) -> str:

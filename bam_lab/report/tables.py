@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.scope import counted, signed
-from bam_lab.report.standing import matching, unranked
+from bam_lab.report.standing import looks_ahead, matching, unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.spec.published import PublishedTable
@@ -119,10 +119,12 @@ def digits_of(error: float) -> int:
 
 
 def _row(evidence: Evidence, arm: str, values: Sequence[Value]) -> Row:
+    note = looks_ahead(evidence, arm)
     if arm == evidence.baseline:
-        return hoist(Row(arm, tuple(values), "baseline"))
+        return hoist(Row(arm, tuple(values), "baseline", note))
     why = unranked(evidence, arm)
-    note = f"{arm} is shown but not ranked: {why}." if why else ""
+    if why:
+        note = f"{arm} is shown but not ranked: {why}."
     return hoist(Row(arm, tuple(values), "unranked" if why else "", note))
 
 

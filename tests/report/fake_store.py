@@ -215,6 +215,8 @@ def _moved(distance):
 
 
 def _method(method):
+    if method["method"] in ("lory", "smear"):  # no router of tokens
+        return method
     router = {"score": "softmax", "select": "top_k", "top_k": 1, "renormalize": False}
     whole = {
         "ffn_router": router,

@@ -1,0 +1,45 @@
+"""Arms that see later tokens: not ranked where they are scored so, marked where they only train so."""
+
+import pytest
+
+from bam_lab.report.collect import collect
+from bam_lab.report.standing import looks_ahead, unranked
+from bam_lab.report.tables import effects_table
+from tests.report.fake_store import ARMS, Fake, make_store
+
+CHOICE = {
+    "score": "softmax",
+    "select": "expert_choice",
+    "capacity_factor": 2.0,
+    "inference_top_k": 2,
+}
+AHEAD = {
+    "smear": {"method": "smear", "num_experts": 4},
+    "lory": {"method": "lory", "segment_len": 64, "first_segment": "own_mean", "num_experts": 4},
+    "choice": {"method": "btx", "ffn_router": CHOICE, "balance_loss": None},
+}
+
+
+@pytest.fixture
+def evidence(tmp_path):
+    return collect(tmp_path, make_store(tmp_path, Fake(arms={"btx": ARMS["btx"], **AHEAD})))
+
+
+def test_scored_on_later_tokens_is_not_ranked(evidence):
+    assert unranked(evidence, "smear") == (
+        "its held-out losses see later tokens (a sequence is routed by the mean of all its tokens)"
+    )
+    assert [unranked(evidence, arm) for arm in ("btx", "lory", "choice")] == ["", "", ""]
+
+
+def test_what_looks_ahead_is_said_beside_its_row(evidence):
+    assert looks_ahead(evidence, "btx") == ""
+    notes = {row.head: row.note for row in effects_table(evidence, None).rows}
+    assert notes["btx"] == ""
+    assert notes["smear"].startswith("smear is shown but not ranked: its held-out losses see later")
+    assert notes["lory"].startswith(
+        "lory: tokens of the first segment see later ones of it, when scored"
+    )
+    assert notes["choice"].startswith(
+        "choice: not causal in training (experts choose among all tokens"
+    )
