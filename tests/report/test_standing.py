@@ -1,4 +1,4 @@
-"""Arms that see later tokens: not ranked where they are scored so, marked where they only train so."""
+"""Arms that see later tokens: not ranked if scored so, marked if only trained so."""
 
 import pytest
 
