@@ -47,15 +47,17 @@ def places(method: MethodSpec, length: int) -> dict[str, int]:
     return {INSIDE_FIRST: inside, **found, **second}
 
 
-def suffix_change(rows: Tensor, start: int) -> tuple[Tensor, Tensor]:
+def suffix_changes(rows: Tensor, start: int) -> list[tuple[Tensor, Tensor]]:
     """Return rows, of which the last one goes on otherwise from `start` on, and its logits before.
 
-    One row alone: what rows do to each other is batch invariance.
+    One row alone: what rows do to each other is batch invariance. Once it goes on with other text;
+    once it says nothing but its last token, which few experts then want, or all.
     """
     tokens, mine = rows[:, :-1], _mine(rows)
     changed = torch.zeros_like(mine)
     changed[:, start:] = mine[:, start:]
-    return torch.where(changed, _other_text(tokens), tokens), mine & ~changed
+    suffixes = _other_text(tokens), tokens[-1:, -1:]
+    return [(torch.where(changed, suffix, tokens), mine & ~changed) for suffix in suffixes]
 
 
 def row_changes(rows: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -89,26 +91,25 @@ def _laws(probe: Transformer, rows: Tensor, rule: Rule) -> dict[str, Any]:
         changed, held = change
         return float((_logits(probe, changed, rule) - before)[held].abs().max())
 
+    declared = broken_laws(probe.method, rule)
     suffixes = {
-        place: moved(suffix_change(rows, start))
+        place: max(moved(change) for change in suffix_changes(rows, start))
         for place, start in places(probe.method, rows.shape[1] - 1).items()
     }
-    inside = {place: change for place, change in suffixes.items() if place == INSIDE_FIRST}
+    # What looks ahead anywhere has no law of its own inside the first segment.
+    apart = () if "causality" in declared else (INSIDE_FIRST,)
+    inside = {place: change for place, change in suffixes.items() if place in apart}
     found: dict[Law, dict[str, float]] = {
         "causality": {place: c for place, c in suffixes.items() if place not in inside}
     }
     if inside:
         found["causality inside the first segment"] = inside
     found["batch invariance"] = {"": max(moved(change) for change in row_changes(rows))}
-    declared = broken_laws(probe.method, rule)
-    return {law: _fact(changes, law, declared) for law, changes in found.items()}
+    return {law: _fact(changes, declared.get(law)) for law, changes in found.items()}
 
 
-def _fact(changes: dict[str, float], law: Law, declared: dict[Law, str]) -> dict[str, Any]:
+def _fact(changes: dict[str, float], why: str | None) -> dict[str, Any]:
     broken = [place for place, change in changes.items() if not change <= TOLERANCE]
-    why = declared.get(law)
-    if law == "causality inside the first segment":
-        why = why or declared.get("causality")
     return {
         "max_logit_change": max(changes.values()),
         "holds": not broken,

@@ -232,11 +232,13 @@ def test_a_limit_that_even_text_never_meets_is_seen():
 def test_changes_leave_what_they_must():
     rows = text(3, 20)
     tokens = rows[:, :-1]
-    changed, held = proofs_laws.suffix_change(rows, 7)
+    changed, held = proofs_laws.suffix_changes(rows, 7)[0]
     assert held[-1, :7].all() and held.sum() == 7
     assert torch.equal(changed[:2], tokens[:2])
     assert torch.equal(changed[held], tokens[held])
     assert not torch.equal(changed, tokens)
+    changed, held = proofs_laws.suffix_changes(rows, 7)[1]
+    assert (changed[-1, 7:] == tokens[-1, -1]).all() and held.sum() == 7
     changed, held = proofs_laws.row_changes(rows)[0]
     assert torch.equal(changed[-1], tokens[-1]) and held[-1].all() and held.sum() == 19
     assert (changed[:2] != tokens[:2]).any(1).all()
