@@ -96,8 +96,9 @@ def _laws(probe: Transformer, rows: Tensor, rule: Rule) -> dict[str, Any]:
         place: max(moved(change) for change in suffix_changes(rows, start))
         for place, start in places(probe.method, rows.shape[1] - 1).items()
     }
-    # What looks ahead anywhere has no law of its own inside the first segment.
-    apart = () if "causality" in declared else (INSIDE_FIRST,)
+    # What looks ahead anywhere has a law inside the first segment only where that is declared too.
+    only_anywhere = "causality" in declared and "causality inside the first segment" not in declared
+    apart = () if only_anywhere else (INSIDE_FIRST,)
     inside = {place: change for place, change in suffixes.items() if place in apart}
     found: dict[Law, dict[str, float]] = {
         "causality": {place: c for place, c in suffixes.items() if place not in inside}
