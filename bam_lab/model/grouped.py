@@ -3,10 +3,11 @@
 The work is one expert a (token, choice) pair that is kept; the others are not run. Unsorting is a
 gather, not a scatter-add, so the forward sums in a fixed order.
 
-In bf16 on a CPU each group is filled up to a multiple of `FILL` rows, with copies of the first
-token that nobody reads: oneDNN compiles a kernel for every new number of rows (0.5 ms and 0.5 MB
-each, measured on one core; a step has 72 products at nano). The executed FLOPs of `cost/` leave
-these rows out: at most E * (FILL - 1) of them a layer and step. Up to `FILL` pairs are not filled.
+In bf16 on a CPU each group is filled up to a multiple of `FILL` rows (of a quarter of that where
+groups are small), with copies of the first token that nobody reads: oneDNN compiles a kernel for
+every new number of rows (0.5 ms and 0.5 MB each, measured on one core; a step has 72 products at
+nano). The executed FLOPs of `cost/` leave these rows out: at most E * (FILL - 1) of them a layer
+and step. Up to `FILL` pairs are not filled.
 
 Shapes: N tokens (all rows of the batch), A active experts, P = N * A pairs, Q kept pairs and the
 filling.
@@ -20,6 +21,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 FILL = 64
+MANY = 1024
+"""Rows of an even group from which on filling up to `FILL` costs little."""
 
 
 class Groups(NamedTuple):
@@ -53,8 +56,8 @@ def group(
     by_expert = flat.argsort(stable=True)
     if kept is not None:
         by_expert = by_expert[: int(counts.sum())]
-    many = flat.numel() > FILL  # else there are few numbers of rows to compile for
-    fill = FILL if many and dtype == torch.bfloat16 and chosen.device.type == "cpu" else 1
+    filled = dtype == torch.bfloat16 and chosen.device.type == "cpu"
+    fill = fill_of(flat.numel(), num_experts) if filled else 1
     sizes = (counts + fill - 1) // fill * fill
     shift = (sizes - counts).cumsum(0) - (sizes - counts)
     places = torch.arange(by_expert.numel(), device=flat.device)
@@ -64,6 +67,13 @@ def group(
     order = by_expert.new_zeros(int(sizes.sum()))
     order[places] = by_expert
     return Groups(order, inverse, sizes.tolist())
+
+
+def fill_of(pairs: int, num_experts: int) -> int:
+    """Return the multiple of rows that groups are filled to, in bf16 on a CPU."""
+    if pairs <= FILL:
+        return 1
+    return FILL if pairs >= MANY * num_experts else FILL // 4
 
 
 def grouped_linear(

@@ -243,7 +243,8 @@ def _rounds(
         seconds.append(_ask(machine, "step")[0])
         for one, pipe in zip(measured, others, strict=True):
             if not one.failure:
-                steps = [_ask(pipe, "step") for _ in range(lengths[one.row.name])]
+                # The first step after other rows' finds cold caches and sleeping threads.
+                steps = [_ask(pipe, "step") for _ in range(lengths[one.row.name] + 1)][1:]
                 if lost := [found for found in steps if isinstance(found, str)]:
                     one.failure = lost[0]
                     continue
