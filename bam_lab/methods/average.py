@@ -5,6 +5,7 @@ from typing import Self
 
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.mixing import mix
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import AverageMethod
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.optim import DEFAULTS, Training
@@ -26,5 +27,5 @@ class Average(TrainedModule):
         named = None
         if weights is not None:
             named = {str(i): weight for i, weight in enumerate(weights)}
-        method = AverageMethod(method="average", weights=named)
+        method = checked(AverageMethod, method="average", weights=named)
         return cls(mix(method, experts, 0, allow_unrelated=allow_unrelated), training)

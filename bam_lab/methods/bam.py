@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.mixing import mix
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import BAMMethod
 from bam_lab.spec.routers import (
     AttentionRouterSpec,
@@ -41,7 +42,8 @@ class BAM(TrainedModule):
         training: Training = DEFAULTS,
     ) -> Self:
         """Mix dense experts, keys and values `per_expert` or `shared`; `rng_seed` draws routers."""
-        method = BAMMethod(
+        method = checked(
+            BAMMethod,
             method="bam",
             kv=kv,
             attention_router=attention_router,

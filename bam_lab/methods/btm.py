@@ -12,6 +12,7 @@ from bam_lab.data.tfidf import statistics
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checks import check_alike
 from bam_lab.model.ensemble import Ensemble, assemble
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import BTMMethod
 
 
@@ -52,7 +53,7 @@ class BTM(lightning.LightningModule):
         names = [expert.folder or f"expert {i}" for i, expert in enumerate(experts)]
         specs = [expert.model.spec for expert in experts]
         check_alike(names, specs, [expert.tokenizer for expert in experts])
-        method = BTMMethod(method="btm", top_k=top_k, temperature=temperature)
+        method = checked(BTMMethod, method="btm", top_k=top_k, temperature=temperature)
         idf, centroids = map(torch.from_numpy, statistics(Path(tokens_dir), mixes))
         states = [expert.model.state_dict() for expert in experts]
         return cls(assemble(specs[0], method, states, idf, centroids))

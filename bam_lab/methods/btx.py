@@ -8,6 +8,7 @@ from torch import Tensor
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.lory import Lory
 from bam_lab.methods.mixing import mix
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import BTXMethod
 from bam_lab.spec.routers import (
     BalanceLoss,
@@ -65,7 +66,8 @@ class BTX(TrainedModule):
         that every token uses beside them (`spec/mixtures.py`). `token_counts` [V], how often each
         token stands in the training text, are for a balanced hash alone.
         """
-        method = BTXMethod(
+        method = checked(
+            BTXMethod,
             method="btx",
             ffn_router=ffn_router,
             balance_loss=balance_loss,
@@ -94,7 +96,7 @@ class BTX(TrainedModule):
         training: Training = DEFAULTS,
     ) -> Self:
         """Go on with a trained Lory's experts and router under token routing."""
-        method = BTXMethod(method="btx", ffn_router=ffn_router, balance_loss=balance_loss)
+        method = checked(BTXMethod, method="btx", ffn_router=ffn_router, balance_loss=balance_loss)
         return cls(convert(lory.model, method), training)
 
     @classmethod

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from bam_lab.methods.copies_or_experts import CopiesOrExperts
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import LoryMethod
 
 
@@ -19,7 +20,8 @@ class Lory(CopiesOrExperts):
         **origin: Any,
     ) -> LoryMethod:
         """Return the method; the defaults are the paper's."""
-        return LoryMethod(
+        return checked(
+            LoryMethod,
             method="lory",
             segment_len=segment_len,
             first_segment=first_segment,

@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from bam_lab.methods.copies_or_experts import CopiesOrExperts
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import SegmentMoEMethod, TokenMergingMethod
 from bam_lab.spec.routers import BalanceLoss, ExpertChoiceRouter, TopKRouter
 
@@ -26,7 +27,8 @@ class SegmentMoE(CopiesOrExperts):
         **origin: Any,
     ) -> SegmentMoEMethod:
         """Return the method; the defaults are the paper's rival, expert choice at capacity 1."""
-        return SegmentMoEMethod(
+        return checked(
+            SegmentMoEMethod,
             method="segment_moe",
             segment_len=segment_len,
             first_segment=first_segment,
@@ -43,4 +45,4 @@ class TokenMerging(CopiesOrExperts):
     @classmethod
     def describe(cls, **origin: Any) -> TokenMergingMethod:
         """Return the method; nothing in it is open."""
-        return TokenMergingMethod(method="token_merging", **origin)
+        return checked(TokenMergingMethod, method="token_merging", **origin)

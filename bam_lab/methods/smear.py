@@ -3,6 +3,7 @@
 from typing import Any
 
 from bam_lab.methods.copies_or_experts import CopiesOrExperts
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import SMEARMethod
 
 
@@ -12,4 +13,4 @@ class SMEAR(CopiesOrExperts):
     @classmethod
     def describe(cls, **origin: Any) -> SMEARMethod:
         """Return the method; nothing in it is open."""
-        return SMEARMethod(method="smear", **origin)
+        return checked(SMEARMethod, method="smear", **origin)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from bam_lab.methods.copies_or_experts import CopiesOrExperts
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import SoftMoEMethod
 
 
@@ -12,4 +13,6 @@ class SoftMoE(CopiesOrExperts):
     @classmethod
     def describe(cls, *, slots_per_expert: int, **origin: Any) -> SoftMoEMethod:
         """Return the method; as many slots in all as tokens cost what a dense FFN does (§2.1)."""
-        return SoftMoEMethod(method="soft_moe", slots_per_expert=slots_per_expert, **origin)
+        return checked(
+            SoftMoEMethod, method="soft_moe", slots_per_expert=slots_per_expert, **origin
+        )

@@ -4,6 +4,7 @@ from typing import Self
 
 from bam_lab.methods.dense import Dense
 from bam_lab.methods.mixing import draw, mix
+from bam_lab.spec.messages import checked
 from bam_lab.spec.methods import SparseUpcyclingMethod
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.routers import BalanceLoss, ExpertChoiceRouter, RouterSpec, TopKRouter
@@ -46,7 +47,8 @@ class SparseUpcycling(TrainedModule):
         every token uses, beside the routed ones (`spec/mixtures.py`). `rng_seed` draws the
         routers, and what is drawn of copies.
         """
-        method = SparseUpcyclingMethod(
+        method = checked(
+            SparseUpcyclingMethod,
             method="sparse_upcycling",
             num_experts=num_experts,
             layers=layers,
@@ -76,7 +78,8 @@ class SparseUpcycling(TrainedModule):
         training: Training = DEFAULTS,
     ) -> Self:
         """Draw the same mixture anew: the rival that upcycling is compared with (§4.2)."""
-        method = SparseUpcyclingMethod(
+        method = checked(
+            SparseUpcyclingMethod,
             method="sparse_upcycling",
             start="scratch",
             num_experts=num_experts,

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bam_lab.errors import SpecError
 from bam_lab.model.context import Draw
+from bam_lab.spec.router_rules import alone
 from bam_lab.spec.routers import (
     ExpertChoiceRouter,
     HashRouter,
@@ -53,28 +54,14 @@ class Routing(NamedTuple):
 
 
 def check_router(router: RouterSpec, num_experts: int) -> None:
-    """Refuse a router that cannot choose or cannot learn.
+    """Refuse a router that cannot choose or cannot learn, or a setting of it without effect.
 
     Raises:
-        SpecError: more choices than experts, or top-1 with renormalised gates: that gate is the
-            constant 1, so the language-model loss gives the router no gradient.
+        SpecError: every such problem.
     """
-    match router:
-        case TopKRouter():
-            key, wanted = "top_k", router.top_k
-        case ExpertChoiceRouter():
-            key, wanted = "inference_top_k", router.inference_top_k
-        case ReLURouter():
-            key, wanted = "active_experts", router.active_experts
-        case _:
-            return
-    if wanted > num_experts:
-        raise SpecError(f"router.{key} must be at most {num_experts} experts, got {wanted}")
-    if isinstance(router, TopKRouter) and router.top_k == 1 and router.renormalize:
-        raise SpecError(
-            "router.renormalize must be false for top_k 1, got true: the gate would be the "
-            "constant 1 and the router would get no gradient. Set renormalize: false."
-        )
+    problems = [f"router.{'.'.join(keys)} {text}" for keys, text in alone(router, num_experts)]
+    if problems:
+        raise SpecError(problems)
 
 
 def route(

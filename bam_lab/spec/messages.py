@@ -3,13 +3,15 @@
 import difflib
 import types
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from bam_lab.errors import SpecError
 from bam_lab.spec.base import NAME
 
 Loc = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -74,6 +76,21 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
             return f"must be a list, got {got}."
     text = str(item["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
     return f"must be {text.replace('a valid i', 'an i').replace('a valid ', 'a ')}, got {got}."
+
+
+def checked(model: type[Model], **settings: Any) -> Model:
+    """Return a spec made in code.
+
+    Raises:
+        SpecError: every problem, told as one of a file is.
+    """
+    try:
+        return model(**settings)
+    except ValidationError as error:
+        places = [(item, real_path(settings, item)) for item in error.errors()]
+        raise SpecError(
+            [f"{'.'.join(map(str, loc))} {describe(item, loc, model)}" for item, loc in places]
+        ) from error
 
 
 def real_path(data: Any, item: Any) -> Loc:

@@ -34,7 +34,7 @@ def router_problems(
         router: RouterSpec | None = getattr(method, key, None)
         if router is None:
             continue
-        yield from (((key, *keys), text) for keys, text in _router(router, num_experts))
+        yield from (((key, *keys), text) for keys, text in alone(router, num_experts))
         loss_key = "balance_loss" if kind == "ffn" else "attention_balance_loss"
         loss: BalanceLoss | None = getattr(method, loss_key, None)
         if loss is not None and loss_key in written:
@@ -48,7 +48,8 @@ def router_problems(
         yield from _beside_a_hash(method, written)
 
 
-def _router(router: RouterSpec, num_experts: int) -> Iterator[Problem]:
+def alone(router: RouterSpec, num_experts: int) -> Iterator[Problem]:
+    """Yield what is wrong in one router over `num_experts` experts, whatever stands beside it."""
     match router:
         case TopKRouter():
             yield from _top_k(router, num_experts)

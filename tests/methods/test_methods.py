@@ -286,3 +286,17 @@ def test_module_of_a_model_is_its_method():
         Lory.from_experts(experts, segment_len=50),
     ):
         assert type(module_of(module.model, DEFAULTS)) is type(module)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda seed: Lory.from_seed(seed, 1, segment_len=50), r"num_experts must be >= 2, got 1"),
+        (lambda seed: SparseUpcycling.from_seed(seed, 4, layers="some"), "layers must be all, ev"),
+        (lambda seed: BTX.from_seed(seed, 4, z_loss=-1.0), r"z_loss must be >= 0.0, got -1.0"),
+        (lambda seed: BAM.from_seed(seed, 4, kv="own"), "kv must be 'per_expert' or 'shared'"),
+    ],
+)
+def test_wrong_values_in_code_are_told_as_in_a_spec(make, message):
+    with pytest.raises(SpecError, match=message):
+        make(Dense.from_scratch(shape()))

@@ -68,8 +68,8 @@ def test_the_defaults_are_the_papers():
             {"ffn_router": top_k(1, capacity_factor=1.0)},
             "method.ffn_router must have no capacity_factor where whole segments",
         ),
-        (SegmentMoE, {"ffn_router": top_k(1, True)}, "must be false for top_k 1"),
-        (SegmentMoE, {"ffn_router": top_k(3)}, "must be at most 2 experts, got 3"),
+        (SegmentMoE, {"ffn_router": top_k(1, True)}, "must be false with top_k 1"),
+        (SegmentMoE, {"ffn_router": top_k(3)}, "must be at most the number of experts 2, got 3"),
     ],
 )
 def test_what_contradicts_itself_is_refused(system, settings, message):

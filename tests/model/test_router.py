@@ -92,13 +92,20 @@ def test_top_k_of_all_experts_is_soft(renormalize):
 
 
 def test_top_1_renormalised_is_refused():
-    with pytest.raises(SpecError, match=r"renormalize must be false for top_k 1.*no gradient"):
+    with pytest.raises(
+        SpecError, match=r"renormalize must be false with top_k 1, got true.*no gradient"
+    ):
         FFNExperts(shape(), top_k(1, renormalize=True), EXPERTS)
 
 
 def test_more_choices_than_experts_are_refused():
-    with pytest.raises(SpecError, match="top_k must be at most 4 experts, got 5"):
+    with pytest.raises(SpecError, match="top_k must be at most the number of experts 4, got 5"):
         FFNExperts(shape(), top_k(5), EXPERTS)
+
+
+def test_a_limit_without_effect_is_refused_in_code_too():
+    with pytest.raises(SpecError, match=r"router\.capacity_factor must be below.*4, got 4"):
+        FFNExperts(shape(), top_k(1, capacity_factor=4.0), EXPERTS)
 
 
 @pytest.mark.parametrize("renormalize", [True, False])
