@@ -51,12 +51,12 @@ def unranked(evidence: Evidence, arm: str) -> str:
 
 def looks_ahead(evidence: Evidence, arm: str) -> str:
     """Return what a reader must know of a ranked arm that sees later tokens; empty for none."""
-    method = method_of(evidence, arm)
-    if why := broken_laws(method, "inference").get("causality inside the first segment"):
-        return f"{arm}: tokens of the first segment see later ones of it, when scored too ({why})."
+    method, facts = method_of(evidence, arm), []
     if why := broken_laws(method, "training").get("causality"):
-        return f"{arm}: not causal in training ({why}), scored by its causal rule."
-    return ""
+        facts.append(f"not causal in training ({why}), scored by another rule")
+    if why := broken_laws(method, "inference").get("causality inside the first segment"):
+        facts.append(f"tokens of the first segment see later ones of it, when scored too ({why})")
+    return f"{arm}: {'; '.join(facts)}." if facts else ""
 
 
 def matched_thing(evidence: Evidence) -> str:

@@ -215,7 +215,7 @@ def _moved(distance):
 
 
 def _method(method):
-    if method["method"] in ("lory", "smear"):  # no router of tokens
+    if method["method"] in ("lory", "segment_moe", "smear"):
         return method
     router = {"score": "softmax", "select": "top_k", "top_k": 1, "renormalize": False}
     whole = {

@@ -17,6 +17,13 @@ AHEAD = {
     "smear": {"method": "smear", "num_experts": 4},
     "lory": {"method": "lory", "segment_len": 64, "first_segment": "own_mean", "num_experts": 4},
     "choice": {"method": "btx", "ffn_router": CHOICE, "balance_loss": None},
+    "both": {
+        "method": "segment_moe",
+        "segment_len": 64,
+        "first_segment": "own_mean",
+        "ffn_router": CHOICE,
+        "num_experts": 4,
+    },
 }
 
 
@@ -40,6 +47,8 @@ def test_what_looks_ahead_is_said_beside_its_row(evidence):
     assert notes["lory"].startswith(
         "lory: tokens of the first segment see later ones of it, when scored"
     )
+    assert notes["both"].startswith("both: not causal in training (experts choose among all")
+    assert "scored by another rule; tokens of the first segment see later ones" in notes["both"]
     assert notes["choice"].startswith(
         "choice: not causal in training (experts choose among all tokens"
     )
