@@ -57,6 +57,15 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "btx top-1, capacity": _btx({**_TOP_1, "capacity_factor": 1.5}),
     "btx sample": _btx(_SAMPLE),
     "btx hash": _btx({"select": "hash", "kind": "random"}),
+    "btx straight-through": _btx(
+        {**_SAMPLE, "estimator": "straight_through", "soft_first_layer": False}
+    ),
+    "btx top-2, frozen": {**_btx(_RENORMALIZED), "frozen_experts": True},
+    "btx top-4, split in 8": {
+        **_btx({**_RENORMALIZED, "top_k": 4}),
+        "expert_layout": "split",
+        "chunks": 2,
+    },
     "btx relu": _btx({"score": "relu", "select": "all", "active_experts": 2}),
     "btx top-2, shared expert": {**_btx(_RENORMALIZED), "shared_expert": True},
     "bam soft, kv shared": _bam("shared", _SOFT),
@@ -76,6 +85,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "ffn_router": _CHOICE,
     },
     "lory": {"method": "lory", "segment_len": 32, "first_segment": "own_mean"},
+    "lory, bos": {"method": "lory", "segment_len": 32, "first_segment": "bos"},
+    "lory, prefix": {
+        "method": "lory",
+        "segment_len": 32,
+        "first_segment": "own_mean",
+        "routing": "prefix",
+    },
+    "segment expert choice": {
+        "method": "segment_moe",
+        "segment_len": 32,
+        "first_segment": "own_mean",
+        "ffn_router": {**_CHOICE, "capacity_factor": 1.0, "inference_top_k": 1},
+    },
     "segment top-2": {
         "method": "segment_moe",
         "segment_len": 32,
