@@ -48,9 +48,12 @@ def bench(
         precision = "bf16-mixed" if cpu_has_bf16() else "float32"
     made: list[Bench] = []
     with Console(stderr=True).status("") as status:
+
+        def told(text: str) -> None:
+            status.update(escape(text))
+
         for name in [shape] if shape else SHAPES:
             rows = system or ()
-            told = lambda text: status.update(escape(text))  # noqa: E731
             made.append(measure(SHAPES[name], rows, precision, threads or cores(), rounds, told))
     if json:
         print_json([_as_json(one) for one in made])

@@ -59,7 +59,10 @@ def train_expert(context: StageContext) -> None:
 
     spec = decode(context.spec["lora"], LoRASpec)
     seed = stream_seed(context.spec["rng_seed"], "adapters")
-    start = lambda: lora.attach(load_model(context.inputs["seed_model"]), spec, seed)  # noqa: E731
+
+    def start() -> Transformer:
+        return lora.attach(load_model(context.inputs["seed_model"]), spec, seed)
+
     _train(context, start, lora.merge)
 
 

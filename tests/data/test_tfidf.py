@@ -2,28 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from bam_lab.data.tfidf import statistics
-from bam_lab.data.tokens import DOCUMENT
-from bam_lab.record.files import write_json
-
-END = 0
-TEXTS = {"law": [[1, 1, 2], [2, 3]], "code": [[4], []]}
+from tests.data.small_tokens import write_tokens
 
 
 @pytest.fixture
 def tokens_dir(tmp_path):
-    for domain, texts in TEXTS.items():
-        starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-        index = [(start, len(text), 9, 0) for start, text in zip(starts, texts, strict=True)]
-        stream = [token for text in texts for token in (*text, END)]
-        np.save(tmp_path / f"{domain}.train.npy", np.array(stream, dtype="<u2"))
-        np.save(tmp_path / f"{domain}.train.documents.npy", np.array(index, dtype=DOCUMENT))
-    manifest = {"digest": "", "vocab_size": 5, "end_of_text": END, "sources": ["s"], "tokens": {}}
-    write_json(tmp_path / "tokens.json", manifest)
-    return tmp_path
+    return write_tokens(tmp_path)
 
 
 def test_by_hand(tokens_dir):

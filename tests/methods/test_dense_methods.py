@@ -7,7 +7,7 @@ from bam_lab.methods import BTM, BTX, Average, Lory, module_of
 from bam_lab.methods.dense import Dense
 from bam_lab.spec.methods import AverageMethod
 from bam_lab.train.optim import DEFAULTS
-from tests.data.test_tfidf import tokens_dir  # noqa: F401  # the fixture
+from tests.data.small_tokens import write_tokens
 from tests.methods.test_methods import dense
 from tests.model.cases import shape, text, top_k
 
@@ -37,7 +37,8 @@ def test_the_average_of_equals_is_that_model(weights):
         assert torch.equal(tensor, expert.model.state_dict()[name]), name
 
 
-def test_an_ensemble_reads_what_its_experts_were_trained_on(tokens_dir):  # noqa: F811
+def test_an_ensemble_reads_what_its_experts_were_trained_on(tmp_path):
+    tokens_dir = write_tokens(tmp_path)
     seed_model = Dense.from_scratch(shape(vocab_size=5))
     experts = [seed_model, Dense.from_seed(seed_model)]
     ensemble = BTM.from_experts(experts, tokens_dir, [{"law": 1.0}, {"code": 1.0}], top_k=1)
