@@ -134,8 +134,11 @@ def test_waits_for_a_stage_that_another_holds(store: Store, tmp_path: Path) -> N
 
 
 PROGRAM = f"""
+import signal
 import sys
 from pathlib import Path
+# Where the tests run in the background of a shell, Ctrl-C arrives ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {str(HERE)!r})
 from fakes import SETTINGS, Recorder, graph, stage
 from bam_lab.record.store import Store
