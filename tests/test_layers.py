@@ -41,10 +41,10 @@ NO_TORCH = {"errors", "resources", "spec", "record", "track", "cost", "report", 
 
 # Package -> the only places (prefixes of paths below bam_lab) that may import it.
 DOORS = {
-    "lightning": ("methods/", "train/", "data/datamodule.py", "run/stages"),
-    "tokenizers": ("data/tokenizer.py",),
+    "lightning": ("methods/", "train/", "data/tokens/datamodule.py", "run/stages"),
+    "tokenizers": ("data/tokens/tokenizer.py",),
     "safetensors": ("model/checkpoint.py",),
-    "reasoning_gym": ("data/generate.py",),
+    "reasoning_gym": ("data/sources/generate.py",),
     "jinja2": ("report/",),
     "matplotlib": ("report/",),
     "scipy": ("report/",),

@@ -1,9 +1,10 @@
 """Held-out text: nats per token, perplexity and bits per byte, by domain, source and document.
 
-Every token of every document is scored once (`data/heldout.py`); end-of-text is not, since it has
-no bytes. Bits per byte = nats / (ln 2 * bytes) and so does not depend on the tokenizer; perplexity
-= exp(nats / tokens). Sums are float64. A Lory model is scored by the rule it is trained by, routed
-again at every segment; with `first_segment: own_mean` the first one sees its own later tokens.
+Every token of every document is scored once (`data/tokens/heldout.py`); end-of-text is not, since
+it has no bytes. Bits per byte = nats / (ln 2 * bytes) and so does not depend on the tokenizer;
+perplexity = exp(nats / tokens). Sums are float64. A Lory model is scored by the rule it is trained
+by, routed again at every segment; with `first_segment: own_mean` the first one sees its own later
+tokens.
 """
 
 import math
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bam_lab.data.heldout import Windows, windows
+from bam_lab.data.tokens.heldout import Windows, windows
 from bam_lab.model.ensemble import Ensemble
 from bam_lab.model.losses import token_nats
 from bam_lab.model.transformer import Transformer

@@ -8,7 +8,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from bam_lab.data.tfidf import statistics
+from bam_lab.data.tokens.tfidf import statistics
 from bam_lab.methods.dense import Dense
 from bam_lab.model.checks import check_alike
 from bam_lab.model.ensemble import Ensemble, assemble

@@ -117,7 +117,7 @@ def assemble(
     idf: Float[Tensor, " V"],
     centroids: Float[Tensor, "N V"],
 ) -> Ensemble:
-    """Return the ensemble of dense models given by their states (`data/tfidf.py` for the rest)."""
+    """Return the ensemble of dense models given by their states (rest: `data/tokens/tfidf.py`)."""
     model = Ensemble(spec, method, len(states))
     for place, state in zip(model.experts, states, strict=True):
         place.load_state_dict(state)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bam_lab.cost.match import PhaseBudget, seed_budget
-from bam_lab.data.files import inputs_digest
+from bam_lab.data.sources.local import inputs_digest
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.spec.corpus import CorpusSpec, identity

@@ -21,7 +21,7 @@ def start_afresh(work: Path) -> None:
 
 def corpus(context: StageContext) -> None:
     """Build the corpus: `{domain}.{split}.jsonl`, `corpus.json`."""
-    from bam_lab.data.corpus import build
+    from bam_lab.data.corpus.build import build
 
     def progress(note: str, done: int, total: int) -> None:
         context.check_stop()
@@ -35,8 +35,8 @@ def corpus(context: StageContext) -> None:
 
 def tokenizer(context: StageContext) -> None:
     """Train the tokenizer and encode the corpus with it: `tokenizer/`, `tokens/`."""
-    from bam_lab.data.tokenizer import train
-    from bam_lab.data.tokens import encode_corpus
+    from bam_lab.data.tokens.encode import encode_corpus
+    from bam_lab.data.tokens.tokenizer import train
 
     def progress(note: str, done: int, total: int) -> None:
         context.check_stop()

@@ -83,9 +83,9 @@ def save_model(
     num_experts: int,
 ) -> None:
     """Write `checkpoint/` of a stage, with the digest of the tokenizer that it was given."""
-    from bam_lab.data.fetch import sha256
-    from bam_lab.data.tokenizer import FILE
+    from bam_lab.data.tokens.tokenizer import FILE
     from bam_lab.model import checkpoint
+    from bam_lab.record.files import sha256
 
     digest = sha256(context.inputs["tokenizer"] / "tokenizer" / FILE)
     checkpoint.save(state, spec, method, num_experts, context.work / CHECKPOINT, digest)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from bam_lab.data.batches import Batches
+from bam_lab.data.tokens.batches import Batches
 from bam_lab.evaluate.heldout import domain_nats
 from bam_lab.methods import module_of
 from bam_lab.model.transformer import Transformer, initialise

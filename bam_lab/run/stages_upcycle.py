@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bam_lab.data.heldout import windows
-from bam_lab.data.tfidf import statistics
-from bam_lab.data.tokens import token_counts
+from bam_lab.data.tokens.encode import token_counts
+from bam_lab.data.tokens.heldout import windows
+from bam_lab.data.tokens.tfidf import statistics
 from bam_lab.model import checkpoint
 from bam_lab.model.ensemble import assemble
 from bam_lab.record.files import write_json

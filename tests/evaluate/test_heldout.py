@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bam_lab.data.tokens import DOCUMENT
+from bam_lab.data.tokens.encode import DOCUMENT
 from bam_lab.evaluate.heldout import domain_nats, score
 from bam_lab.record.files import write_json
 from tests.model.cases import DENSE, METHODS, model_of

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bam_lab.data import pool
-from bam_lab.data import tokenizer as tokenizers
-from bam_lab.data.corpus import read_documents, read_manifest
-from bam_lab.data.fetch import sha256
-from bam_lab.data.split import SPLITS
-from bam_lab.record.files import explained, make_folder, write_json
+from bam_lab.data.corpus.manifest import read_documents, read_manifest
+from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.tokens import tokenizer as tokenizers
+from bam_lab.record.files import explained, make_folder, sha256, write_json
 from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.spec.parts import part_of
 

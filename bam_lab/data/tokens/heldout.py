@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bam_lab.data.tokens import documents, read_tokens_manifest, stream
+from bam_lab.data.tokens.encode import documents, read_tokens_manifest, stream
 from bam_lab.errors import InputError
 
 UNSCORED = -1

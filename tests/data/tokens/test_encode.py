@@ -5,8 +5,10 @@ import errno
 import numpy as np
 import pytest
 
-from bam_lab.data import corpus, tokenizer, tokens
-from bam_lab.data.split import SPLITS
+from bam_lab.data.corpus import build as corpus
+from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.tokens import encode as tokens
+from bam_lab.data.tokens import tokenizer
 from bam_lab.errors import InputError
 from bam_lab.spec.model import END_OF_TEXT_ID
 

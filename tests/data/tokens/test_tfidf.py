@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bam_lab.data.tfidf import statistics
+from bam_lab.data.tokens.tfidf import statistics
 from tests.data.small_tokens import write_tokens
 
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from bam_lab.data.batches import Batches
-from bam_lab.data.datamodule import BatchesDataModule
+from bam_lab.data.tokens.batches import Batches
+from bam_lab.data.tokens.datamodule import BatchesDataModule
 
 
 def test_resumes_exactly(tokens_dir):

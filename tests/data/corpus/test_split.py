@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bam_lab.data.dedup import Seen, content_hash
-from bam_lab.data.split import SPLITS, by_hash, move_overlapping
+from bam_lab.data.corpus.dedup import Seen, content_hash
+from bam_lab.data.corpus.split import SPLITS, by_hash, move_overlapping
 from bam_lab.spec.corpus import HoldOut
 
 documents = st.lists(

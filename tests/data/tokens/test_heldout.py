@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bam_lab.data import tokens
-from bam_lab.data.heldout import UNSCORED, windows
+from bam_lab.data.tokens import encode as tokens
+from bam_lab.data.tokens.heldout import UNSCORED, windows
 from bam_lab.errors import InputError
 
 DOMAINS = ("code", "general", "law", "math")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from bam_lab.data.dedup import Seen, Shingles
+from bam_lab.data.corpus.dedup import Seen, Shingles
 from bam_lab.spec.corpus import HoldOut
 
 Split = Literal["train", "valid", "test"]

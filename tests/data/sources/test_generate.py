@@ -2,7 +2,7 @@
 
 import pytest
 
-from bam_lab.data import generate
+from bam_lab.data.sources import generate
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import GeneratorSource
 

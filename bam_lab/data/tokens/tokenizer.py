@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from bam_lab.data.corpus import read_documents, read_manifest
+from bam_lab.data.corpus.manifest import read_documents, read_manifest
 from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder, write_json, write_text
 from bam_lab.spec.model import END_OF_TEXT_ID

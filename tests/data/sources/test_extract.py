@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from bam_lab.data import extract
+from bam_lab.data.sources import extract
 from bam_lab.spec.corpus import Extractor
 
 

@@ -1,0 +1,1 @@
+"""Turn sources into domains: clean, distinct, honestly held out, written once."""

@@ -1,0 +1,1 @@
+"""Put documents in an order: which ones share a training sequence."""

@@ -1,0 +1,1 @@
+"""Read where text comes from: packages of registries, local files, data sets, generators."""

@@ -1,0 +1,1 @@
+"""Encode a corpus and serve it: training batches, held-out windows, statistics."""
