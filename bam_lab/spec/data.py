@@ -19,7 +19,7 @@ class Similar(Spec):
         neighbours: nearest documents that a chain may go on to (Lory states none; ours).
         traversal: `min_degree` restarts at the unvisited document with the fewest edges
             (arXiv:2310.10638 Algorithm 1), `simple` at the next one (arXiv:2405.03133 App. C).
-        index: `exact` by matrix products, or `faiss` (approximate; for more than 100,000 documents).
+        index: `exact` by matrix products, or `faiss` (for more than 100,000 documents).
         rng_seed: of the decomposition and of the restarts.
     """
 
