@@ -2,22 +2,20 @@
 
 - Documents stand end to end, each followed by end-of-text; a sequence is `seq_len + 1` tokens, and
   the next one starts at its last, so that every token is once a target in an epoch.
-- Which domain a sequence comes from is decided without chance: domain d's draw number j stands at
-  time (j + 1/2) / weight(d), and draws are taken in order of time. After any number of sequences no
-  domain is off its share by more than one or two of them.
+- Which domain a sequence comes from is decided without chance, by the mix alone (`draws.py`).
 - Draw j of a domain is sequence `permutation(epoch)[j % n]` of it, with epoch = j // n.
 
 There is no iterator state: resuming at step k is asking for batch k.
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bam_lab.data.tokens.draws import drawn, draws
 from bam_lab.data.tokens.encode import stream
 from bam_lab.errors import InputError
 
@@ -67,31 +65,11 @@ class Batches:
     def draws(self, index: int) -> list[tuple[str, int]]:
         """Return (domain, draw number) of each sequence of a batch."""
         first = index * self.batch_sequences
-        before, events = self._draws_around(first, first + self.batch_sequences)
-        skipped = first - sum(before.values())
-        return events[skipped : skipped + self.batch_sequences]
+        return draws(self.weights, first, first + self.batch_sequences)
 
     def drawn(self, num_batches: int) -> dict[str, int]:
         """Return the sequences that the first `num_batches` batches take from each domain."""
-        count = num_batches * self.batch_sequences
-        before, events = self._draws_around(count, count)
-        late = Counter(domain for domain, _ in events[: count - sum(before.values())])
-        return {domain: before[domain] + late[domain] for domain in self.weights}
-
-    def _draws_around(self, first: int, last: int) -> tuple[dict[str, int], list[tuple[str, int]]]:
-        """Return draws in order of time, the `first`-th to the `last`-th among them.
-
-        Also how many draws of each domain come before those listed. Before time t a domain has
-        made t * weight draws, give or take a half, so that a few units around [first, last] do.
-        """
-        slack = len(self.weights) + 1
-        before: dict[str, int] = {}
-        events: list[tuple[float, str, int]] = []
-        for domain, weight in self.weights.items():
-            before[domain] = max(math.ceil((first - slack) * weight - 0.5), 0)
-            until = math.ceil((last + slack) * weight - 0.5)
-            events += [((n + 0.5) / weight, domain, n) for n in range(before[domain], until)]
-        return before, [(domain, draw) for _, domain, draw in sorted(events)]
+        return drawn(self.weights, num_batches * self.batch_sequences)
 
     def epochs(self, num_batches: int) -> dict[str, float]:
         """Return how often the first `num_batches` batches pass over each domain's text."""
