@@ -51,7 +51,7 @@ def show(made: "Plan", out: Console) -> None:
     out.print(f"[bold]{spec.id}[/bold]: {spec.title}")
     out.print(f"{spec.source.paper}, Table {spec.source.table}. {spec.question}")
     out.print(f"scale {resolved.scale_name}, {repeats}, matched on {_match(made)}\n")
-    for text in resolved.overrides:
+    for text in resolved.changes:
         out.print(f"changed: {text} (these runs never enter a published report)")
     out.print(_models(made, wide=out.width >= 100))
     out.print(f"{LEGEND}\n", style="dim")

@@ -108,6 +108,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "title": spec.title,
         "scale": plan.resolved.scale_name,
         "overrides": list(plan.resolved.overrides),
+        "added": list(plan.resolved.added),
         "match": spec.match.model_dump(),
         "baseline": spec.baseline,
         "replicates": plan.replicates,
@@ -177,6 +178,7 @@ def _stage_row(
             flops, executed = budget["training_flops"], budget["executed_flops"]
         case "evaluate":
             texts = len(stage.spec["domains"]) * len(stage.spec["splits"])
+            texts += len(stage.spec.get("held_out_only", ()))
             tokens = resolved.scale.evaluation.tokens_per_domain * texts
             executed = tokens * row.flops.executed_forward
         case "corpus" | "tokenizer" | "upcycle":

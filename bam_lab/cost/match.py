@@ -14,7 +14,8 @@ from bam_lab.cost.lora import lora_per_token
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
-from bam_lab.spec.branches import Branch, BranchSpec
+from bam_lab.spec.branches import Branch, BranchSpec, own_data
+from bam_lab.spec.data import DataSpec
 from bam_lab.spec.experts import experts_of, is_trained, parts_of, sources_of, starts_anew
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import (
@@ -82,18 +83,18 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
         )
     steps = _steps_of(resolved.scale.phases.mixture, resolved.model)
     target = _parts(resolved, baseline, steps=steps)
-    goal = _training_flops(target) + _before(resolved, baseline)
+    goal = _training_flops(target) + _before(resolved, resolved.ablation.baseline)
     budgets: dict[str, ArmBudget] = {}
     problems: list[str] = []
     for arm, method in resolved.arms.items():
         if match.on == "tokens":
             parts = _parts(resolved, method, steps=steps)
         else:
-            parts = _parts(resolved, method, flops=goal - _before(resolved, method))
+            parts = _parts(resolved, method, flops=goal - _before(resolved, arm))
         if problem := _problem(resolved, arm, parts):
             problems.append(problem)
         else:
-            budgets[arm] = _arm_budget(resolved, method, parts, target)
+            budgets[arm] = _arm_budget(resolved, arm, parts, target)
     if match.unmatched and not problems and all(budget.matched for budget in budgets.values()):
         problems.append(
             f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
@@ -151,18 +152,18 @@ def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget])
 
 def _arm_budget(
     resolved: ResolvedAblation,
-    method: MethodSpec,
+    arm: str,
     parts: tuple[PhaseBudget, ...],
     target: Sequence[PhaseBudget],
 ) -> ArmBudget:
+    method = resolved.arms[arm]
     last = parts[-1] if parts else _mixture(resolved, method, method, 0)
     tokens, training_flops = sum(part.tokens for part in parts), _training_flops(parts)
     mine, theirs = float(tokens), float(sum(part.tokens for part in target))
     step = last.tokens / max(last.steps, 1)
     if resolved.ablation.match.on == "flops":
-        baseline = resolved.arms[resolved.ablation.baseline]
-        mine = _before(resolved, method) + training_flops
-        theirs = _before(resolved, baseline) + _training_flops(target)
+        mine = _before(resolved, arm) + training_flops
+        theirs = _before(resolved, resolved.ablation.baseline) + _training_flops(target)
         step = last.training_flops / max(last.steps, 1)
     return ArmBudget(
         steps=sum(part.steps for part in parts),
@@ -172,7 +173,7 @@ def _arm_budget(
         training_flops=training_flops,
         executed_flops=sum(part.executed_flops for part in parts),
         parts=parts,
-        lineage_flops=_lineage(resolved, method) + training_flops,
+        lineage_flops=_lineage(resolved, arm) + training_flops,
         flops_ratio=training_flops / _training_flops(target),
         match_ratio=mine / theirs,
         matched=bool(parts) and abs(mine - theirs) <= max(TOLERANCE * theirs, step),
@@ -215,7 +216,7 @@ def phase_of(resolved: ResolvedAblation, method: MethodSpec) -> PhaseSize:
 
 def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[Branch, ...]:
     """Return the branches that any of the arms needs, each once, in the order of their use."""
-    found = (branch for arm in arms for branch in branches(resolved, resolved.arms[arm]))
+    found = (branch for arm in arms for branch in branches(resolved, arm))
     return tuple(dict.fromkeys(branch for branch in found if branch.name != SEED_MODEL))
 
 
@@ -229,20 +230,26 @@ def mixed(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
     return experts_of(method, resolved.recipe.mixture.experts)
 
 
-def branches(resolved: ResolvedAblation, method: MethodSpec) -> tuple[Branch, ...]:
+def branches(resolved: ResolvedAblation, arm: str) -> tuple[Branch, ...]:
     """Return the dense models that an arm reads; the seed model is the branch of that name."""
+    method, data = resolved.arms[arm], resolved.data.get(arm, DataSpec())
     how = method.branch if isinstance(method, BTXMethod | BAMMethod) else None
     names = sources_of(method, resolved.recipe.mixture.experts)
-    return tuple(Branch(name, None if name == SEED_MODEL else how) for name in names)
+    return tuple(
+        Branch(name)
+        if name == SEED_MODEL
+        else Branch(name, how, own_data(resolved.recipe, resolved.corpus.general, name, data))
+        for name in names
+    )
 
 
-def _before(resolved: ResolvedAblation, method: MethodSpec) -> int:
+def _before(resolved: ResolvedAblation, arm: str) -> int:
     """Return the FLOPs before the mixture phase that the match counts."""
-    return _lineage(resolved, method) if resolved.ablation.match.phase == "all" else 0
+    return _lineage(resolved, arm) if resolved.ablation.match.phase == "all" else 0
 
 
-def _lineage(resolved: ResolvedAblation, method: MethodSpec) -> int:
-    read = set(branches(resolved, method))
+def _lineage(resolved: ResolvedAblation, arm: str) -> int:
+    read = set(branches(resolved, arm))
     seed = seed_budget(resolved).training_flops if read else 0
     trained = [branch for branch in read if branch.name != SEED_MODEL]
     return seed + sum(expert_budget(resolved, branch.how).training_flops for branch in trained)

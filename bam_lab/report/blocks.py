@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.stats import Blocks, Difference, block_difference
-from bam_lab.spec.parts import domain_of
+from bam_lab.spec.branches import home_of
 
 AVERAGE = "average"
 """The column of the mean negative log-likelihood over domains (geometric mean of perplexities)."""
@@ -53,11 +53,6 @@ def dense_experts(evidence: Evidence) -> tuple[str, ...]:
     domains = evidence.recipe["expert"]["domains"]
     found = dict.fromkeys(cell.name for cell in evidence.cells if cell.role == "expert")
     return tuple(sorted(found, key=lambda n: domains.index(n) if n in domains else len(domains)))
-
-
-def home_of(branch: str) -> str:
-    """Return the domain of a branch, from its name (`math.1of2`, `code+lora-...`)."""
-    return domain_of(branch.partition("+")[0])
 
 
 def runs_of(evidence: Evidence, arm: str, domains: Sequence[str]) -> tuple[str, ...]:

@@ -167,8 +167,8 @@ def _parts(evidence: Evidence, claim: Claim) -> tuple[Part, ...]:
 
 
 def _part(evidence: Evidence, claim: Claim, test: Test) -> Part:
-    if evidence.overrides:
-        raise OutOfScope(f"run with --set {', '.join(evidence.overrides)}")
+    if evidence.changes:
+        raise OutOfScope(f"run with {', '.join(evidence.changes)}")
     match test:
         case BetterTest():
             return _compared(evidence, claim, test, test.arm, test.than, "better")
@@ -227,6 +227,8 @@ def _wanted(
 
 def _diagonal(evidence: Evidence, test: DiagonalTest) -> Part:
     leaves = []
+    if not diagonal(evidence):
+        raise OutOfScope("no branch is trained as the recipe says")
     for domain, compared in diagonal(evidence).items():
         for other, difference in compared.items():
             if difference is None:

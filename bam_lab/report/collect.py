@@ -41,30 +41,34 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
             "Start it with `bam-lab run`."
         ) from None
     stages = tuple(_stage(store, entry, keys) for entry in index["stages"])
-    domains = tuple(index["domains"])
+    domains, alone = tuple(index["domains"]), tuple(index.get("held_out_only", ()))
     provenance = _provenance(store, stages)
     _same_numerics(provenance)
     return Evidence(
         id=index["ablation"]["id"],
         scale=index["scale_name"],
         overrides=tuple(index["overrides"]),
+        added=tuple(index.get("added", ())),
         replicates=index["replicates"],
         ablation=index["ablation"],
         recipe=index["recipe"],
         sizes=index["scale"],
         model=index["model"],
         domains=domains,
+        general=index.get("general", domains[0]),
+        held_out_only=alone,
         arms=tuple(
             Arm(
                 name=name,
                 method=entry["method"],
                 experts=tuple(entry["experts"]),
                 branches=tuple(entry.get("branches", entry["experts"])),
+                data=entry.get("data", {}),
                 budget=entry["budget"],
             )
             for name, entry in index["arms"].items()
         ),
-        cells=cells_of(store, stages, domains),
+        cells=cells_of(store, stages, (*domains, *alone)),
         noise=noise_of(store, stages, domains, index["ablation"]["baseline"]),
         stages=stages,
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
@@ -193,4 +197,6 @@ def _command(index: dict[str, Any]) -> str:
     parts += ["--replicates", str(index["replicates"])]
     for override in index["overrides"]:
         parts += ["--set", override]
+    for name in index.get("added", ()):
+        parts += ["--domain", name]
     return shlex.join(parts)

@@ -125,12 +125,14 @@ class Arm(Spec):
     Attributes:
         experts: what is behind each expert, in router-column order.
         branches: the dense models that it reads, by the names of their stages.
+        data: what its branches and its mixture phase read, nothing left to the recipe.
     """
 
     name: str
     method: dict[str, Any]
     experts: tuple[str, ...]
     branches: tuple[str, ...] = ()
+    data: dict[str, Any] = Field(default_factory=dict)
     budget: dict[str, Any]
 
 
@@ -139,8 +141,11 @@ class Evidence(Spec):
 
     Attributes:
         ablation, recipe, sizes, model: the resolved specs as plain data.
-        overrides: what `--set` changed; such a run is marked and its claims are out of scope.
-        domains: columns, the general domain first.
+        overrides: what `--set` changed.
+        added: domains of the user's own. Either marks the run, and its claims are out of scope.
+        domains: columns, the general domain first; averages and claims are over these.
+        general: the domain that is, or stands in for, the papers' Common Crawl.
+        held_out_only: domains that every model is scored on and none is trained on.
         corpus: the corpus manifest; empty before the corpus is built.
         command: what rebuilds it.
     """
@@ -149,12 +154,15 @@ class Evidence(Spec):
     id: str
     scale: str
     overrides: tuple[str, ...]
+    added: tuple[str, ...] = ()
     replicates: int
     ablation: dict[str, Any]
     recipe: dict[str, Any]
     sizes: dict[str, Any]
     model: dict[str, Any]
     domains: tuple[str, ...]
+    general: str = ""
+    held_out_only: tuple[str, ...] = ()
     arms: tuple[Arm, ...]
     cells: tuple[Cell, ...]
     noise: tuple[Noise, ...]
@@ -164,6 +172,14 @@ class Evidence(Spec):
     provenance: tuple[Provenance, ...]
     corpus: dict[str, Any]
     command: str
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What the user changed, as the options that did."""
+        return (
+            *(f"--set {text}" for text in self.overrides),
+            *(f"--domain {name}" for name in self.added),
+        )
 
     @property
     def baseline(self) -> str:

@@ -175,7 +175,7 @@ def _summary(
         "id": evidence.id,
         "scale": evidence.scale,
         "replicates": evidence.replicates,
-        "overridden": bool(evidence.overrides),
+        "overridden": bool(evidence.changes),
         "effects": [
             {
                 "arm": row.head,

@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bam_lab.report.blocks import dense_experts, diagonal, home_of
+from bam_lab.report.blocks import dense_experts, diagonal
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order
+from bam_lab.spec.branches import home_of
 from bam_lab.spec.published import PublishedTable
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
@@ -20,6 +21,7 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
     The paper's stands beside ours where the ablation's printed table has its dense models.
     """
     names = ["seed_model", *dense_experts(evidence)]
+    general = evidence.general or evidence.domains[0]  # results from before the field was written
     printed = published if published and published.row("seed-model", "any") else None
     columns = []
     for domain in evidence.domains:
@@ -30,7 +32,7 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
     for name in names:
         role = "seed_model" if name == "seed_model" else "expert"
         cells = [c for c in evidence.cells if (c.role, c.name) == (role, name)]
-        home = evidence.recipe["general"] if name == "seed_model" else home_of(name)
+        home = general if name == "seed_model" else home_of(name)
         values = []
         for domain in evidence.domains:
             values.append(perplexity_value(cells, domain, home=domain == home))

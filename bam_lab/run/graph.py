@@ -14,6 +14,7 @@ from typing import Any
 
 from bam_lab.cost.match import (
     ArmBudget,
+    PhaseBudget,
     branches,
     expert_budget,
     phase_of,
@@ -30,17 +31,20 @@ from bam_lab.run.stage_specs import (
     evaluation_stage,
     mix_of,
     named,
+    pools_of,
     tokenizer_stage,
     training_stage,
     upcycle_stage,
 )
 from bam_lab.spec.branches import Branch
+from bam_lab.spec.data import DataSpec
 from bam_lab.spec.experts import built, is_trained, parts_of, starts_anew
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import AverageMethod, BTMMethod, DenseMethod, MethodSpec
-from bam_lab.spec.recipe import SEED_MODEL
+from bam_lab.spec.recipe import SEED_MODEL, data_of
+from bam_lab.spec.scale import PhaseSize
 
-SEED = Branch(SEED_MODEL, None)
+SEED = Branch(SEED_MODEL)
 UNKNOWN_DIGEST = "known after the corpus is built"
 
 
@@ -106,18 +110,20 @@ def _add_expert(
 ) -> str:
     resolved = builder.resolved
     redone = resolved.ablation.replicates.from_ != "mixture"
-    details: dict[str, Any] = {
-        "mix": mix_of(resolved.recipe, branch.name),
-        "method": {"method": "dense"},
-    }
+    size, budget = resolved.scale.phases.expert, expert_budget(resolved, branch.how)
+    data = data_of(resolved.recipe, branch.data)
+    text, order = _text(
+        builder, tokenizer, mix_of(resolved.corpus.general, branch.name, data), data, size, budget
+    )
+    details: dict[str, Any] = {**text, "method": {"method": "dense"}}
     if branch.how is not None:
         details["lora"] = plain(branch.how.lora)
     stage = training_stage(
         resolved,
         "expert",
-        size=resolved.scale.phases.expert,
-        budget=expert_budget(resolved, branch.how),
-        inputs={"seed_model": seed_model, "tokenizer": tokenizer},
+        size=size,
+        budget=budget,
+        inputs={"seed_model": seed_model, "tokenizer": tokenizer, **order},
         details=details,
         rng_seed=number if redone else 0,
     )
@@ -177,14 +183,16 @@ def _arm(
     elif not starts_anew(method):
         inputs["seed_model"] = experts[SEED]
     parts = list(zip(parts_of(method), budget.parts, strict=True))
+    size, data = phase_of(resolved, method), resolved.reads(arm)
     for index, (part, spent) in enumerate(parts):
+        text, order = _text(builder, tokenizer, data.mix or {}, data, size, spent)
         stage = training_stage(
             resolved,
             "mixture",
-            size=phase_of(resolved, method),
+            size=size,
             budget=spent,
-            inputs=inputs,
-            details={"method": _identity(part), "mix": resolved.recipe.mixture.mix},
+            inputs={**inputs, **order},
+            details={"method": _identity(part), **text},
             rng_seed=number,
         )
         if index == len(parts) - 1:
@@ -203,7 +211,7 @@ def _upcycle(
     builder: _Builder, arm: str, tokenizer: str, experts: dict[Branch, str], number: int
 ) -> Stage:
     resolved, method = builder.resolved, builder.resolved.arms[arm]
-    read = branches(resolved, method)
+    read = branches(resolved, arm)
     details = {"method": _identity(built(method))}
     if isinstance(method, AverageMethod) and method.weights:
         weights = [method.weights[branch.name] for branch in read]
@@ -214,6 +222,23 @@ def _upcycle(
     sources = [(branch.label, experts[branch]) for branch in read]
     stage = upcycle_stage(resolved, details, sources, tokenizer, number)
     return named(stage, f"upcycle {arm}", arm=arm, replicate=number)
+
+
+def _text(
+    builder: _Builder,
+    tokenizer: str,
+    mix: dict[str, float],
+    data: DataSpec,
+    size: PhaseSize,
+    budget: PhaseBudget,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what a training stage reads: its part of the stage's spec, and of its inputs."""
+    general = builder.resolved.corpus.general
+    sequences = budget.steps * size.batch_sequences
+    spec: dict[str, Any] = {"mix": mix}
+    if pools := pools_of(mix, general, data.general_repeats, sequences):
+        spec["pools"] = pools
+    return spec, {}
 
 
 def _identity(method: MethodSpec) -> dict[str, Any]:

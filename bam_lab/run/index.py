@@ -16,6 +16,7 @@ from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stage_specs import domains
 from bam_lab.spec.base import Spec
+from bam_lab.spec.corpus import held_out_only
 from bam_lab.spec.load import ResolvedAblation
 
 NAME = "index.json"
@@ -39,12 +40,16 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
         "scale_name": Path(resolved.scale_name).stem,
         "model": _dump(resolved.model),
         "overrides": list(resolved.overrides),
+        "added": list(resolved.added),
+        "general": resolved.corpus.general,
         "domains": domains(resolved),
+        "held_out_only": list(held_out_only(resolved.corpus)),
         "arms": {
             arm: {
                 "method": _dump(method),
+                "data": _dump(resolved.reads(arm)),
                 "experts": list(mixed(resolved, method)),
-                "branches": [branch.label for branch in branches(resolved, method)],
+                "branches": [branch.label for branch in branches(resolved, arm)],
                 "budget": asdict(budgets[arm]),
             }
             for arm, method in resolved.arms.items()

@@ -1,17 +1,19 @@
 """What each stage's spec holds, and so what its fingerprint covers."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bam_lab.cost.match import PhaseBudget, seed_budget
 from bam_lab.data.sources.local import inputs_digest
+from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
-from bam_lab.spec.corpus import CorpusSpec, identity
+from bam_lab.spec.corpus import CorpusSpec, held_out_only, identity
+from bam_lab.spec.data import DataSpec
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.parts import domain_of
-from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import PhaseSize
 
 SPLITS = ("valid", "test")
@@ -145,7 +147,11 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
         "threads": size.threads,
     }
     inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
-    read = size.tokens_per_domain * len(domains(resolved)) * len(SPLITS)
+    texts = len(domains(resolved)) * len(SPLITS)
+    if alone := held_out_only(resolved.corpus):
+        spec["held_out_only"] = list(alone)  # on their test split
+        texts += len(alone)
+    read = size.tokens_per_domain * texts
     budget = seed_budget(resolved)
     seconds = budget.flops.model_forward * read / _FLOPS_A_SECOND / size.threads
     return Stage(
@@ -163,10 +169,31 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
     )
 
 
-def mix_of(recipe: RecipeSpec, branch: str) -> dict[str, float]:
+def mix_of(general: str, branch: str, data: DataSpec) -> dict[str, float]:
     """Return the data mix that a branch is trained on."""
-    share = 0.0 if domain_of(branch) == recipe.general else recipe.expert.general_share
-    return {branch: 1.0 - share} | ({recipe.general: share} if share else {})
+    share = 0.0 if domain_of(branch) == general else data.general_share or 0.0
+    return {branch: 1.0 - share} | ({general: share} if share else {})
+
+
+def pools_of(
+    mix: Mapping[str, float], general: str, repeats: int | None, sequences: int
+) -> dict[str, int]:
+    """Return {domain: sequences}: the part of the general text that a phase reads, `repeats` times.
+
+    Args:
+        mix: weights over domains.
+        general: the general domain, whose text alone is cut.
+        repeats: how often the part is read; None to cut nothing.
+        sequences: of the whole phase.
+    """
+    if repeats is None:
+        return {}
+    counts = drawn({name: mix[name] for name in sorted(mix) if mix[name] > 0}, sequences)
+    return {
+        name: math.ceil(count / repeats)
+        for name, count in counts.items()
+        if domain_of(name) == general and count
+    }
 
 
 def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = None) -> Stage:
@@ -176,12 +203,13 @@ def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = 
 
 
 def domains(resolved: ResolvedAblation) -> list[str]:
-    """Return every domain that the recipe reads, the general one first; all are evaluated."""
+    """Return every domain that is read, the general one first; all are evaluated."""
     recipe = resolved.recipe
     names = [
-        recipe.general,
+        resolved.corpus.general,
         *recipe.seed_model.mix,
         *map(domain_of, recipe.expert.domains),
         *recipe.mixture.mix,
+        *(name for data in resolved.data.values() for name in data.mix or ()),
     ]
     return list(dict.fromkeys(names))

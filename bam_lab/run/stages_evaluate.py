@@ -24,6 +24,7 @@ def evaluate(context: StageContext) -> None:
     scores: list[dict[str, Any]] = []
     documents: list[dict[str, Any]] = []
     parts = [(s, d) for s in context.spec["splits"] for d in context.spec["domains"]]
+    parts += [("test", d) for d in context.spec.get("held_out_only", ())]
     speed = Speed(len(parts), context.spec["tokens_per_domain"])
     for done, (split, domain) in enumerate(parts):
         context.check_stop()

@@ -1,10 +1,14 @@
-"""Resolve an ablation's raw arms: lay `common` under each, and validate by method."""
+"""Resolve an ablation's raw arms: lay `common` under each, and validate by method.
+
+`data`, what an arm reads, stands beside the settings of its method; every method knows it.
+"""
 
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from bam_lab.spec.messages import describe, nearest, real_path, show
+from bam_lab.spec.data import DataSpec
+from bam_lab.spec.messages import Loc, describe, nearest, real_path, show
 from bam_lab.spec.methods import (
     AverageMethod,
     BAMMethod,
@@ -22,6 +26,7 @@ from bam_lab.spec.methods import (
 )
 from bam_lab.spec.reader import Document, tuples
 
+DATA = "data"
 METHODS: dict[str, type[BaseModel]] = {
     "dense": DenseMethod,
     "average": AverageMethod,
@@ -47,8 +52,8 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
     """
     arms: dict[str, MethodSpec] = {}
     problems: list[str] = []
-    common = _mapping(document, "common")
-    known_keys: set[str] = set()
+    common = {key: value for key, value in _mapping(document, "common").items() if key != DATA}
+    known_keys: set[str] = {DATA}
     used: set[str] = set()
     for name, raw in _mapping(document, "arms").items():
         loc = ("arms", name)
@@ -57,6 +62,7 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
             text = f"must be a method, got {show(tag)}. {nearest(str(tag), METHODS)}"
             problems.append(document.problem((*loc, "method"), text))
             continue
+        raw = {key: value for key, value in raw.items() if key != DATA}
         known = METHODS[tag].model_fields
         known_keys |= known.keys() - {"method"}
         used |= (common.keys() & known) - raw.keys()
@@ -79,6 +85,41 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
     if not document.data.get("arms"):
         problems.append(document.problem(("arms",), "must hold at least one arm. Add one."))
     return arms, problems
+
+
+def resolve_data(document: Document) -> tuple[dict[str, DataSpec], list[str]]:
+    """Return what arms say that they read, `common` laid under them, and every problem of it."""
+    data: dict[str, DataSpec] = {}
+    problems: list[str] = []
+    common, arms = _mapping(document, "common"), _mapping(document, "arms")
+    written = {arm: raw for arm, raw in arms.items() if isinstance(raw, dict)}
+    for arm, raw in written.items():
+        if DATA in raw or DATA in common:
+            loc: Loc = ("arms", arm, DATA) if DATA in raw else ("common", DATA)
+            found, wrong = _data(document, raw.get(DATA, common.get(DATA)), loc)
+            problems += [text for text in wrong if text not in problems]
+            data |= {arm: found} if found else {}
+    if DATA in common and all(DATA in raw for raw in written.values()):
+        text = "must have an effect: every arm has its own. Remove it."
+        problems.append(document.problem(("common", DATA), text))
+    return data, problems
+
+
+def _data(document: Document, raw: Any, loc: Loc) -> tuple[DataSpec | None, list[str]]:
+    """Return what an arm reads, written at `loc`; or None and every problem."""
+    if not raw:
+        return None, [document.problem(loc, "must hold at least one setting. Remove it.")]
+    if isinstance(raw, dict) and (empty := [key for key, value in raw.items() if value is None]):
+        text = "must not be null: what is left out is the recipe's. Remove it."
+        return None, [document.problem((*loc, key), text) for key in empty]
+    try:
+        return DataSpec.model_validate(tuples(raw)), []
+    except ValidationError as error:
+        found = [(item, real_path(raw, item)) for item in error.errors(include_url=False)]
+        return None, [
+            document.problem((*loc, *inner), describe(item, inner, DataSpec))
+            for item, inner in found
+        ]
 
 
 def _mapping(document: Document, key: str) -> dict[str, Any]:

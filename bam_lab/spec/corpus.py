@@ -189,6 +189,8 @@ class HoldOut(Spec):
     def _shares(self) -> Self:
         if not 0 < self.valid + self.test <= 1:
             raise ValueError("valid and test must sum to more than 0 and at most 1")
+        if self.whole and not self.test:
+            raise ValueError("test must be above 0 where the domain is held out as a whole")
         return self
 
     @property
@@ -271,11 +273,21 @@ class CorpusSpec(Spec):
             raise ValueError("domains must name at least one domain")
         if self.general not in self.domains:
             raise ValueError(f"general must name a domain, got {self.general}")
+        if self.domains[self.general].hold_out.whole:
+            raise ValueError(
+                f"general must name a domain that is trained on, got {self.general}, which is held "
+                "out as a whole"
+            )
         names = [source.name for source in sources_of(self)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"source names must differ, got {', '.join(twice)} more than once")
         return self
+
+
+def held_out_only(spec: CorpusSpec) -> tuple[str, ...]:
+    """Return the domains that are held out as a whole: every model is scored, none trained."""
+    return tuple(name for name, domain in spec.domains.items() if domain.hold_out.whole)
 
 
 def sources_of(spec: CorpusSpec) -> list[Source]:

@@ -1,10 +1,32 @@
 """What of the corpus a phase reads, and in which order: the data axes of an ablation."""
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, model_validator
 
-from bam_lab.spec.base import Name, NonNegativeInt, PositiveFloat, PositiveInt, Share, Spec
+from bam_lab.spec.base import (
+    Name,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Share,
+    Spec,
+)
+
+
+def scaled(mix: dict[str, float]) -> dict[str, float]:
+    """Return weights divided by their sum; those that sum to 1 already, bit by bit as they are."""
+    total = sum(mix.values())
+    if not 0 < total < math.inf:
+        raise ValueError("the weights must have a finite sum above 0")
+    if abs(total - 1) <= 1e-6:
+        return mix
+    return {name: weight / total for name, weight in mix.items()}
+
+
+Mix = Annotated[dict[Name, NonNegativeFloat], AfterValidator(scaled)]
+"""Weights over domains as a paper prints them, scaled to sum to 1."""
 
 
 class Similar(Spec):
@@ -31,17 +53,48 @@ class Similar(Spec):
     index: Literal["exact", "faiss"] = "exact"
     rng_seed: NonNegativeInt = 0
 
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.embedder != "tfidf_svd" and self.dimensions != 256:
+            raise ValueError("dimensions has no effect with an encoder. Remove it")
+        return self
+
+    @property
+    def label(self) -> str:
+        """What tells it from other orders: `similar order`, `similar order (simple, minilm)`."""
+        told = self.model_dump(exclude_defaults=True)
+        words = ", ".join(v if isinstance(v, str) else f"{k} {v}" for k, v in told.items())
+        return f"similar order ({words})" if words else "similar order"
+
 
 def _named(value: Any) -> Any:
+    if isinstance(value, str) and value not in ("random", "similar"):
+        raise ValueError("random, similar or a mapping")
     return {"by": "similar"} if value == "similar" else value
 
 
-Order = Annotated[Literal["random"] | Similar, BeforeValidator(_named)]
+def _kind(value: Any) -> str:
+    return "random" if value == "random" else "similar"
+
+
+Order = Annotated[
+    Annotated[Literal["random"], Tag("random")] | Annotated[Similar, Tag("similar")],
+    Discriminator(_kind),
+    BeforeValidator(_named),
+]
 """`random`, `similar` (all defaults) or a mapping of `Similar`'s fields."""
+
+
+CHAIN_OF_A_POOL = (
+    "general_repeats must not stand with order: similar: the part of a chain that a phase would "
+    "repeat is a cluster, not a sample. Remove one of the two"
+)
 
 
 class DataSpec(Spec):
     """Change what an arm reads in its branch and mixture phases; what is left out is the recipe's.
+
+    The seed model always reads the recipe's mix, all of its text, in random order.
 
     Attributes:
         general_share: of the general domain in each branch's mix.
@@ -53,5 +106,5 @@ class DataSpec(Spec):
 
     general_share: Share | None = None
     general_repeats: PositiveInt | None = None
-    mix: dict[Name, PositiveFloat] | None = Field(default=None, min_length=1)
+    mix: Mix | None = None
     order: Order | None = None

@@ -1,7 +1,7 @@
 """Find an ablation by id, alias or path, and resolve it with every file that it names."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -11,15 +11,17 @@ from pydantic import BaseModel
 from bam_lab import resources
 from bam_lab.errors import SpecError
 from bam_lab.spec import arms as arms_of
+from bam_lab.spec import data_rules, rules
 from bam_lab.spec import overrides as override
-from bam_lab.spec import rules
 from bam_lab.spec.ablation import AblationSpec
-from bam_lab.spec.corpus import CorpusSpec, located
+from bam_lab.spec.added import added_problems, with_domains
+from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
+from bam_lab.spec.data import DataSpec
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import Document, load, validate
-from bam_lab.spec.recipe import RecipeSpec
+from bam_lab.spec.recipe import RecipeSpec, data_of
 from bam_lab.spec.scale import ScaleSpec
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -31,8 +33,9 @@ class ResolvedAblation:
 
     Attributes:
         arms: every arm's method, `common` laid under it.
-        overridden: whether the user changed anything by `--set`; such runs are marked and never
-            enter a published report.
+        data: what arms read otherwise than the recipe says; an arm that is not in it, nothing.
+        overrides: what the user changed by `--set`.
+        added: domains of the user's own that the run has besides those of its files.
     """
 
     ablation: AblationSpec
@@ -44,11 +47,28 @@ class ResolvedAblation:
     corpus: CorpusSpec
     arms: dict[str, MethodSpec]
     overrides: tuple[str, ...] = ()
+    data: dict[str, DataSpec] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Return what differs from the files, as the options that changed it."""
+        return (
+            *(f"--set {text}" for text in self.overrides),
+            *(f"--domain {name}" for name in self.added),
+        )
 
     @property
     def overridden(self) -> bool:
-        """Return whether `--set` changed the file's meaning."""
-        return bool(self.overrides)
+        """Return whether the user changed the files' meaning.
+
+        Such runs are marked and never enter a published report.
+        """
+        return bool(self.changes)
+
+    def reads(self, arm: str) -> DataSpec:
+        """Return what an arm's branches and mixture phase read, nothing left to the recipe."""
+        return data_of(self.recipe, self.data.get(arm))
 
 
 def list_ablations() -> list[Path]:
@@ -83,7 +103,11 @@ def find_ablation(reference: str) -> Path:
 
 
 def load_ablation(
-    reference: str, *, scale: str | None = None, overrides: Sequence[str] = ()
+    reference: str,
+    *,
+    scale: str | None = None,
+    overrides: Sequence[str] = (),
+    added: Mapping[str, DomainSource] | None = None,
 ) -> ResolvedAblation:
     """Resolve an ablation.
 
@@ -91,6 +115,8 @@ def load_ablation(
         reference: id, alias, or path of a file.
         scale: name of another scale; switches all sizes together.
         overrides: `dotted.path=value`; the first part may be recipe, scale, model or corpus.
+        added: domains of the user's own: each is branched, has an expert in the recipe's mixture,
+            and the mean weight in every mix of the mixture phase.
 
     Raises:
         SpecError: with every problem of every file at once.
@@ -103,7 +129,8 @@ def load_ablation(
     document = override.apply(load(path), by_file.get("ablation", []))
     spec = _checked(document, AblationSpec, problems)
     arms, arm_problems = arms_of.resolve(document)
-    problems += arm_problems
+    data, data_problems = arms_of.resolve_data(document)
+    problems += [*arm_problems, *data_problems]
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
         problems += rules.name_problems(document, spec, known_claims(), known_published())
@@ -118,6 +145,10 @@ def load_ablation(
         corpus_doc = _config(scale_doc, "corpus", scale_doc.data.get("corpus"), by_file, problems)
     model = _checked(model_doc, ModelSpec, problems)
     corpus = _checked(corpus_doc, CorpusSpec, problems)
+    if added and recipe and corpus:
+        if wrong := added_problems(corpus, added):
+            raise SpecError([*problems, *wrong])
+        recipe, corpus, data = with_domains(recipe, corpus, data, added)
     if model and model_doc:
         problems += rules.model_problems(model_doc, model)
         experts = recipe.mixture.experts if recipe else ()
@@ -126,7 +157,9 @@ def load_ablation(
         problems += rules.recipe_problems(recipe_doc, recipe)
         problems += rules.arm_problems(document, arms, recipe)
         if corpus:
-            problems += rules.domain_problems(recipe_doc, recipe, set(corpus.domains))
+            problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
+            problems += data_rules.data_problems(document, arms, data, recipe, corpus)
+            problems += rules.same_run_problems(document, arms, data, recipe, corpus)
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
     if sizes:
@@ -136,7 +169,17 @@ def load_ablation(
     assert spec and recipe and sizes and model and corpus and corpus_doc
     corpus = located(corpus, Path(corpus_doc.file).parent)
     return ResolvedAblation(
-        spec, path, recipe, sizes, str(named), model, corpus, arms, tuple(overrides)
+        spec,
+        path,
+        recipe,
+        sizes,
+        str(named),
+        model,
+        corpus,
+        arms,
+        tuple(overrides),
+        data,
+        tuple(added or ()),
     )
 
 

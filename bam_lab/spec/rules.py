@@ -1,11 +1,13 @@
 """The cross-field rules: what single fields cannot know. Each returns problems, none raises."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from bam_lab.spec import router_rules
+from bam_lab.spec import data_rules, router_rules
 from bam_lab.spec.ablation import AblationSpec
+from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.data import DataSpec
 from bam_lab.spec.dense_rules import dense_problems
 from bam_lab.spec.experts import experts_of, sources_of
 from bam_lab.spec.messages import nearest
@@ -21,7 +23,7 @@ from bam_lab.spec.methods import (
 from bam_lab.spec.misfits import misfits
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.origin_rules import origin_problems
-from bam_lab.spec.parts import domain_of, is_known
+from bam_lab.spec.parts import is_known
 from bam_lab.spec.reader import Document
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
 from bam_lab.spec.router_rules import router_problems
@@ -55,25 +57,13 @@ def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
 
 
 def recipe_problems(document: Document, recipe: RecipeSpec) -> Iterator[str]:
-    """Check that mixes sum to 1 and that every expert is trained somewhere."""
-    for phase, mix in (("seed_model", recipe.seed_model.mix), ("mixture", recipe.mixture.mix)):
-        total = sum(mix.values())
-        if abs(total - 1) > 1e-6:
-            yield document.problem(
-                (phase, "mix"), f"must sum to 1, got {total:.6g}. Change the weights."
-            )
+    """Check that every expert is trained somewhere."""
     domains = recipe.expert.domains
     for index, domain in enumerate(domains):
         if domain in domains[:index]:
             yield document.problem(
                 ("expert", "domains", index), f"must stand once, got {domain!r} again. Remove it."
             )
-    if recipe.general in domains and recipe.expert.general_share > 0:
-        yield document.problem(
-            ("expert", "general_share"),
-            f"must be 0 when the general domain {recipe.general!r} is branched itself: "
-            "it would have no effect.",
-        )
     for index, name in enumerate(recipe.mixture.experts):
         if name != SEED_MODEL and not is_known(name, domains):
             yield document.problem(
@@ -83,20 +73,6 @@ def recipe_problems(document: Document, recipe: RecipeSpec) -> Iterator[str]:
             )
     if len(recipe.mixture.experts) < 2:
         yield document.problem(("mixture", "experts"), "must hold at least two experts. Add one.")
-
-
-def domain_problems(document: Document, recipe: RecipeSpec, known: set[str]) -> Iterator[str]:
-    """Check that the corpus has every domain that the recipe names."""
-    used: dict[tuple[str | int, ...], str] = {("general",): recipe.general}
-    used |= {("seed_model", "mix", name): name for name in recipe.seed_model.mix}
-    domains = [domain_of(name) for name in recipe.expert.domains]
-    used |= {("expert", "domains", i): name for i, name in enumerate(domains)}
-    used |= {("mixture", "mix", name): name for name in recipe.mixture.mix}
-    for loc, name in used.items():
-        if name not in known:
-            yield document.problem(
-                loc, f"must be a domain of the corpus, got {name!r}. {nearest(name, known)}"
-            )
 
 
 def scale_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> Iterator[str]:
@@ -115,7 +91,7 @@ def scale_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> It
 def arm_problems(
     document: Document, arms: dict[str, MethodSpec], recipe: RecipeSpec
 ) -> Iterator[str]:
-    """Check routers against their experts, settings without effect, and arms that are one run."""
+    """Check routers against their experts, and settings without effect."""
     names = (SEED_MODEL, *recipe.expert.domains)
     for arm, method in arms.items():
         for key, text in dense_problems(method, arms, sources_of(method, recipe.mixture.experts)):
@@ -143,7 +119,24 @@ def arm_problems(
         written = {key for part in _written(document, arm) for key in part}
         for keys, text in router_problems(method, len(experts), written):
             yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
-    runs = {arm: _with_experts(method, recipe) for arm, method in arms.items()}
+
+
+def same_run_problems(
+    document: Document,
+    arms: dict[str, MethodSpec],
+    data: Mapping[str, DataSpec],
+    recipe: RecipeSpec,
+    corpus: CorpusSpec,
+) -> Iterator[str]:
+    """Check that no two arms train the same way on the same text."""
+    nothing = DataSpec()
+    runs = {
+        arm: (
+            _with_experts(method, recipe),
+            data_rules.read(method, data.get(arm, nothing), recipe, corpus.general),
+        )
+        for arm, method in arms.items()
+    }
     for one, other in combinations(arms, 2):
         if runs[one] == runs[other]:
             yield document.problem(

@@ -172,6 +172,7 @@ def _index(fake, writer, corpus):
         "scale_name": "nano",
         "model": MODEL,
         "overrides": list(fake.overrides),
+        "general": "general",
         "domains": list(DOMAINS),
         "arms": {
             arm: {
@@ -336,7 +337,6 @@ def _ablation(fake):
 
 RECIPE = {
     "schema": 1,
-    "general": "general",
     "seed_model": {"mix": {"general": 0.7, "code": 0.1, "law": 0.1, "math": 0.1}},
     "expert": {"domains": list(EXPERTS), "general_share": 0.1},
     "mixture": {

@@ -57,7 +57,7 @@ def test_runs_everything_once_and_leaves_an_index(resolved: ResolvedAblation, st
     assert index["arms"].keys() == {"btx", "soft"}
     assert index["arms"]["soft"]["budget"]["matched"] is True
     assert index["arms"]["soft"]["method"]["z_loss"] == 0.001  # defaults are shown
-    assert index["domains"][0] == index["recipe"]["general"]
+    assert index["domains"][0] == index["general"]
     assert index["scale_name"] == "scale" and index["scale"].keys() >= {"phases", "optimizer"}
     assert {row["key"] for row in index["stages"]} == set(store.done_keys())
     again, text = run(resolved, store, BROKEN)

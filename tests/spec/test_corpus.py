@@ -27,8 +27,10 @@ def changed(tmp_path, old, new, base=FIXTURE):
     [
         ("kind: files, name: tales", "kind: file, name: tales", "kind"),
         ("name: places", "name: tales", "source names must differ, got tales"),
-        ("{valid: 0.15, test: 0.2}", "{valid: 0.5, test: 0.5}", "less than 1"),
-        ("{valid: 0.15, test: 0.2}", "{valid: 0.0, test: 0.0}", "more than 0"),
+        ("{valid: 0.15, test: 0.2", "{valid: 0.5, test: 0.6", "more than 0 and at most 1"),
+        ("{valid: 0.15, test: 0.2", "{valid: 0.0, test: 0.0", "more than 0"),
+        ("{valid: 0.15, test: 0.2", "{valid: 1.0, test: 0.0", "test must be above 0 where"),
+        ("{valid: 0.15, test: 0.2", "{valid: 0.5, test: 0.5", "general must name a domain that is"),
         ("min_megabytes: 0.008", "min_megabytes: 2.0", "min_megabytes must be at most"),
         ("min_ascii_share: 0.9", "min_ascii_share: 1.9", "min_ascii_share must be <= 1"),
         ("schema: 1", "schema: 2", "Upgrade"),

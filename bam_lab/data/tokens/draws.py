@@ -12,8 +12,7 @@ from collections.abc import Mapping
 def draws(weights: Mapping[str, float], first: int, last: int) -> list[tuple[str, int]]:
     """Return (domain, draw number) of the sequences `first` to `last - 1`.
 
-    Args:
-        weights: above 0, summing to 1, in the order that settles equal times.
+    Weights are above 0 and sum to 1.
     """
     before, events = _draws_around(weights, first, last)
     skipped = first - sum(before.values())
