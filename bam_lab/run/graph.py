@@ -31,6 +31,7 @@ from bam_lab.run.stage_specs import (
     evaluation_stage,
     mix_of,
     named,
+    pool_problem,
     pools_of,
     tokenizer_stage,
     training_stage,
@@ -112,9 +113,8 @@ def _add_expert(
     redone = resolved.ablation.replicates.from_ != "mixture"
     size, budget = resolved.scale.phases.expert, expert_budget(resolved, branch.how)
     data = data_of(resolved.recipe, branch.data)
-    text, order = _text(
-        builder, tokenizer, mix_of(resolved.corpus.general, branch.name, data), data, size, budget
-    )
+    mix = mix_of(resolved.corpus.general, branch.name, data)
+    text, order = _text(builder, f"branch {branch.label}", tokenizer, mix, data, size, budget)
     details: dict[str, Any] = {**text, "method": {"method": "dense"}}
     if branch.how is not None:
         details["lora"] = plain(branch.how.lora)
@@ -185,7 +185,7 @@ def _arm(
     parts = list(zip(parts_of(method), budget.parts, strict=True))
     size, data = phase_of(resolved, method), resolved.reads(arm)
     for index, (part, spent) in enumerate(parts):
-        text, order = _text(builder, tokenizer, data.mix or {}, data, size, spent)
+        text, order = _text(builder, f"arms.{arm}", tokenizer, data.mix or {}, data, size, spent)
         stage = training_stage(
             resolved,
             "mixture",
@@ -226,18 +226,24 @@ def _upcycle(
 
 def _text(
     builder: _Builder,
+    place: str,
     tokenizer: str,
     mix: dict[str, float],
     data: DataSpec,
     size: PhaseSize,
     budget: PhaseBudget,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a training stage reads: its part of the stage's spec, and of its inputs."""
-    general = builder.resolved.corpus.general
-    sequences = budget.steps * size.batch_sequences
+    """Return what a training stage reads: its part of the stage's spec, and of its inputs.
+
+    Raises:
+        SpecError: it needs more general text than the corpus can have.
+    """
+    resolved, sequences = builder.resolved, budget.steps * size.batch_sequences
     spec: dict[str, Any] = {"mix": mix}
-    if pools := pools_of(mix, general, data.general_repeats, sequences):
+    if pools := pools_of(mix, resolved.corpus.general, data.general_repeats, sequences):
         spec["pools"] = pools
+        if problem := pool_problem(resolved, place, pools):
+            raise SpecError(problem)
     return spec, {}
 
 

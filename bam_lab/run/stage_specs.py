@@ -196,6 +196,25 @@ def pools_of(
     }
 
 
+def pool_problem(resolved: ResolvedAblation, place: str, pools: Mapping[str, int]) -> str:
+    """Return why no corpus of this spec can fill the pools of `pools_of`; empty if one may.
+
+    Every token but end-of-text is a byte or more; how many there are is known after tokenizing.
+    """
+    corpus = resolved.corpus
+    source = corpus.domains[corpus.general]
+    documents = 1 / corpus.cleaning.min_characters
+    most = source.max_megabytes * 1e6 * (1 + documents)
+    needed = max(pools.values()) * resolved.model.max_seq_len
+    if needed <= most:
+        return ""
+    return (
+        f"{resolved.path}: {place}: general_repeats must be larger where the corpus has at most "
+        f"{source.max_megabytes:g} MB of {corpus.general!r}, got a phase that reads {needed:,} "
+        "different tokens of it. Raise it, or take fewer tokens."
+    )
+
+
 def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = None) -> Stage:
     """Return the stage under another label, for an arm and a replicate (None: shared)."""
     text = label if replicate is None else f"{label} r{replicate}"

@@ -73,7 +73,8 @@ class Branch(NamedTuple):
         share, repeats, order = (getattr(self.data, name) for name in BRANCH_DATA)
         text = "" if share is None else f" with {100 * share:g}% general"
         if repeats is not None:
-            text += f"{' text' if text else ' with general text'} repeated {repeats} times"
+            often = "once" if repeats == 1 else f"{repeats} times"
+            text += f"{'' if text else ' with general text'} read {often}"
         if order is not None:
             text += f" in {'random order' if order == 'random' else order.label}"
         return text
