@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from bam_lab.spec.corpus import CorpusSpec, DomainSource
 from bam_lab.spec.data import DataSpec, scaled
+from bam_lab.spec.messages import describe
 from bam_lab.spec.parts import part_of
 from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
 
@@ -26,8 +27,8 @@ def added_problems(corpus: CorpusSpec, added: Mapping[str, DomainSource]) -> lis
     try:
         CorpusSpec.model_validate(whole)
     except ValidationError as error:
-        texts = (str(item["msg"]).removeprefix("Value error, ") for item in error.errors())
-        problems += [f"--domain {', '.join(added)}: {text}. Rename it." for text in texts]
+        texts = (describe(item, item["loc"], CorpusSpec) for item in error.errors())
+        problems += [f"--domain {', '.join(added)}: {text}" for text in texts]
     return problems
 
 

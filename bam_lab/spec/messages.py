@@ -108,7 +108,7 @@ def real_path(data: Any, item: Any) -> Loc:
         elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
             inner = data[part]
         elif last:
-            if not item["type"].startswith("union_tag"):
+            if item["type"] == "missing":
                 path.append(part)
             break
         else:
@@ -124,7 +124,7 @@ def known_keys(model: type[BaseModel], loc: Loc) -> list[str]:
     annotations: list[Any] = [model]
     for part in loc:
         models = [m for a in annotations for m in _models(a)]
-        if len(models) > 1:
+        if len(models) > 1 or any(part not in m.model_fields and _has_tag(m, part) for m in models):
             annotations = [m for m in models if _has_tag(m, part)]
         else:
             annotations = [inner for a in annotations for inner in _step(a, part)]
