@@ -172,7 +172,9 @@ def _provenance(store: Store, stages: Sequence[StageFact]) -> tuple[Provenance, 
                 "hardware": manifest["hardware"],
             }
         groups.setdefault(repr(made), (made, []))[1].append(stage.key)
-    return tuple(Provenance(**made, stages=tuple(keys)) for made, keys in groups.values())
+    return tuple(
+        Provenance(**made, stages=tuple(dict.fromkeys(keys))) for made, keys in groups.values()
+    )
 
 
 def _same_numerics(provenance: Sequence[Provenance]) -> None:

@@ -48,7 +48,8 @@ def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _state(stages: Sequence[StageFact]) -> str:
+def _state(every: Sequence[StageFact]) -> str:
+    stages = list({stage.key: stage for stage in every}.values())  # some have a row for two arms
     done = sum(stage.done for stage in stages)
     failed = sum(bool(stage.failure) for stage in stages)
     if done == len(stages):

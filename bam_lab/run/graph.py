@@ -9,7 +9,7 @@ number; everything else is shared. The corpus is addressed by its content, so un
 fingerprints after it are not known (`Graph.known` is False, and its keys mean nothing).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bam_lab.cost.match import (
@@ -55,10 +55,14 @@ class _Builder:
 
     resolved: ResolvedAblation
     stages: dict[str, Stage]
+    again: list[Stage] = field(default_factory=list)
 
     def add(self, stage: Stage) -> str:
         """Keep the stage unless the same work is there already; return its fingerprint."""
-        return self.stages.setdefault(stage.fingerprint, stage).fingerprint
+        kept = self.stages.setdefault(stage.fingerprint, stage)
+        if stage.arm not in (None, kept.arm):
+            self.again.append(stage)
+        return kept.fingerprint
 
 
 def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str | None) -> Graph:
@@ -85,7 +89,7 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
         for branch in used_branches(resolved, resolved.arms):
             experts[branch] = _add_expert(builder, tokenizer, experts[SEED], branch, number)
         _add_arms(builder, budgets, tokenizer, experts, number)
-    return Graph(builder.stages, corpus_digest is not None, corpus)
+    return Graph(builder.stages, corpus_digest is not None, corpus, tuple(builder.again))
 
 
 def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:

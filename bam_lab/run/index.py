@@ -1,7 +1,7 @@
 """Write what a report needs to find the stages of one ablation in the store.
 
 `ablations/<id>-<scale>[-overridden]/index.json`. A stage whose `replicate` is null is shared by all
-replicates; one whose `arm` is null by all arms.
+replicates; one whose `arm` is null by all arms. One that two arms share has a row for each.
 """
 
 import json
@@ -55,7 +55,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
             for arm, method in resolved.arms.items()
         },
         "replicates": replicates,
-        "stages": [_row(stage) for stage in graph.stages.values()],
+        "stages": [_row(stage) for stage in (*graph.stages.values(), *graph.again)],
         "corpus": graph.corpus.fingerprint,
     }
     # Not sorted: arms and domains stand in the order of their files, in the report too.

@@ -83,7 +83,7 @@ def _finished(graph: Graph, store: Store, arm: str) -> Stage | None:
     """Return the arm's upcycling of the first replicate if the store has it and what it read."""
     if not graph.known:
         return None
-    for stage in graph.stages.values():
+    for stage in (*graph.stages.values(), *graph.again):
         if (stage.name, stage.arm, stage.replicate) == ("upcycle", arm, 0):
             needed = [stage, *graph.needs(stage)]
             return stage if all(store.is_done(one.key) for one in needed) else None

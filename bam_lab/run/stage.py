@@ -62,11 +62,14 @@ class Graph:
     Attributes:
         stages: fingerprint -> stage.
         known: whether the corpus is built, and so the fingerprints are final.
+        again: work of `stages` that another arm needs too, named as that arm's: arms that differ
+            in their mixture phase alone are upcycled once.
     """
 
     stages: dict[str, Stage]
     known: bool
     corpus: Stage
+    again: tuple[Stage, ...] = ()
 
     def needs(self, stage: Stage) -> list[Stage]:
         """Return the stages that `stage` reads."""
