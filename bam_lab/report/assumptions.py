@@ -6,6 +6,7 @@ is a choice of this project.
 """
 
 from bam_lab.report import (
+    assumptions_data,
     assumptions_dense,
     assumptions_methods,
     assumptions_origins,
@@ -24,6 +25,7 @@ def register(evidence: Evidence) -> tuple[Assumption, ...]:
             *assumptions_origins.ENTRIES,
             *assumptions_dense.ENTRIES,
             *assumptions_training.ENTRIES,
+            *assumptions_data.ENTRIES,
         )
     )
     return tuple(line for line in lines if line.value)

@@ -1,4 +1,4 @@
-"""What the papers leave open of shapes, optimization and data."""
+"""What the papers leave open of shapes and optimization."""
 
 from typing import Any
 
@@ -116,28 +116,6 @@ ENTRIES = (
         "BAM, BTX: not stated; Sparse Upcycling: fresh for language",
     ),
     Entry(
-        "General share in each branch's data mix",
-        lambda e: f"{e.recipe['expert']['general_share']:.0%}",
-        "stated",
-        "BAM §5: 10% Common Crawl",
-        "what stands in for Common Crawl is named under Text",
-        stated="10%",
-    ),
-    Entry(
-        "Data mix of the seed model",
-        lambda e: _mix(e, "seed_model"),
-        "ours",
-        "BAM: an unnamed general mix",
-        "a share of the domains, so that the seed model knows something of each",
-    ),
-    Entry(
-        "Data mix of the mixture phase",
-        lambda e: _mix(e, "mixture"),
-        "stated",
-        "BAM §5: 25% of each",
-        stated="general 25%, code 25%, law 25%, math 25%",
-    ),
-    Entry(
         "Compute matching",
         lambda e: e.match_on,
         "ours",
@@ -150,12 +128,6 @@ ENTRIES = (
 def _size(evidence: Evidence, phase: str) -> dict[str, Any]:
     size: dict[str, Any] = evidence.sizes["phases"][phase]
     return size
-
-
-def _mix(evidence: Evidence, phase: str) -> str:
-    """Return a phase's data mix in the order of the report's columns."""
-    mix: dict[str, float] = evidence.recipe[phase]["mix"]
-    return ", ".join(f"{name} {mix[name]:.0%}" for name in evidence.domains if name in mix)
 
 
 def _norm(evidence: Evidence) -> str:

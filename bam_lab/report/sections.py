@@ -41,7 +41,8 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
                 value = printed.value(arm, "any", domain, "perplexity")
                 shown = nothing("not printed") if value is None else None
                 values.append(shown or Value(f"{value:.2f}", value, dim=True))
-        title = "seed model" if name == "seed_model" else f"{name} expert"
+        branch, space, reads = name.partition(" ")
+        title = "seed model" if name == "seed_model" else f"{branch} expert{space}{reads}"
         rows.append(hoist(Row(title, tuple(values))))
     share = evidence.recipe["expert"]["general_share"]
     spread = "" if evidence.replicates == 1 else ", mean ± standard deviation over replicates"
@@ -49,7 +50,8 @@ def specialisation_table(evidence: Evidence, published: PublishedTable | None) -
         label="specialisation",
         title="Specialisation of the dense models",
         caption=(
-            f"Test perplexity{spread}. Each expert's data mix has {share:.0%} general text. "
+            f"Test perplexity{spread}. Each expert's data mix has {share:.0%} general text, where "
+            "its name does not say another share. "
             "Shaded: a model's own domain (the seed model's is the general one)."
         ),
         corner="model",

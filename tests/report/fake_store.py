@@ -16,7 +16,7 @@ ARMS = {
     "top-2": {"method": "bam", "kv": "shared", "attention_router": {"select": "top_k", "top_k": 2}},
     "top-1": {"method": "bam", "kv": "shared", "attention_router": {"select": "top_k", "top_k": 1}},
 }
-LEVEL = {"general": 4.2, "code": 3.0, "law": 3.3, "math": 2.9}
+LEVEL = {"general": 4.2, "code": 3.0, "law": 3.3, "math": 2.9, "web": 4.5}
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Fake:
         unmatched: arms that the match left outside tolerance.
         failed: (arm, replicate) whose mixture phase failed.
         undone: (arm, replicate) that has not run.
+        alone: domains that are held out as a whole.
+        added: domains of the user's own.
     """
 
     replicates: int = 1
@@ -45,6 +47,9 @@ class Fake:
     ablation_id: str = "bam-attention-routing"
     overrides: tuple = ()
     title: str = "Soft, top-1 and top-2 routing of attention experts"
+    data: dict = field(default_factory=dict)
+    alone: tuple = ()
+    added: tuple = ()
     failure: str = "the loss is NaN at step 412 (learning rate 0.0016)"
 
     def nll(self, arm, replicate, domain):
@@ -93,7 +98,7 @@ class _Writer:
             "evaluate", f"evaluate {label}", inputs={"model": model}, done=done, **place
         )
         if done:
-            _scores(folder, nll_of)
+            _scores(folder, nll_of, (*DOMAINS, *self.fake.alone))
 
     def seed_model(self, r, tokenizer):
         label = "seed_model" if r is None else f"seed_model r{r}"
@@ -173,12 +178,15 @@ def _index(fake, writer, corpus):
         "model": MODEL,
         "overrides": list(fake.overrides),
         "general": "general",
+        "added": list(fake.added),
         "domains": list(DOMAINS),
+        "held_out_only": list(fake.alone),
         "arms": {
             arm: {
                 "method": _method(method),
                 "experts": ["seed_model", *EXPERTS],
                 "budget": writer.budgets[arm],
+                "data": fake.data.get(arm, {}),
             }
             for arm, method in fake.arms.items()
         },
@@ -286,10 +294,10 @@ def _training(folder, steps, tokens, flops, total, active, end=3.4):
     _write(folder / "metrics.jsonl", "\n".join(lines) + "\n")
 
 
-def _scores(folder, nll_of):
+def _scores(folder, nll_of, domains):
     scores = ["kind,domain,source,split,metric,context,unit,value"]
     documents = ["domain,source,split,document,nats,tokens,bytes"]
-    for domain in DOMAINS:
+    for domain in domains:
         nll = nll_of(domain)
         shift = np.random.default_rng(_number("documents", domain)).normal(0, 0.2, 12)
         shift -= shift.mean()

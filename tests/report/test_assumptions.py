@@ -132,3 +132,31 @@ def test_whole_trained_experts_have_no_line_of_their_making(tmp_path):
         "Frozen",
     )
     assert not [s for s in lines(tmp_path, sparse=SPARSE) if s.startswith(started)]
+
+
+def test_what_arms_read(tmp_path):
+    whole = {"general_share": 0.1, "general_repeats": None, "order": "random"}
+    whole |= {"mix": {"general": 0.25, "code": 0.25, "law": 0.25, "math": 0.25}}
+    data = {
+        "btx": whole,
+        "soft": whole | {"general_share": 0.125, "general_repeats": 8},
+        "top-1": whole | {"mix": {"law": 0.75, "code": 0.25}, "order": {"traversal": "simple"}},
+    }
+    arms = {name: ARMS[name] for name in data}
+    index = make_store(tmp_path, Fake(arms=arms, data=data))
+    found = {line.subject: line for line in register(collect(tmp_path, index))}
+    assert (
+        found["General share in each branch's data mix"].value == "10% (btx, top-1); 12.5% (soft)"
+    )
+    often = found["How often a phase reads the same general text"].value
+    assert often == "as often as the corpus makes necessary (btx, top-1); 8 times (soft)"
+    assert "; code 25%, law 75% (top-1)" in found["Data mix of the mixture phase"].value
+    order = found["Which documents share a sequence, after the seed model"].value
+    assert order == "random (btx, soft); similar order (simple) (top-1)"
+
+
+def test_results_from_before_arms_had_data_say_the_recipes(tmp_path):
+    found = lines(tmp_path)
+    share = found["General share in each branch's data mix"]
+    assert (share.value, share.basis) == ("10%", "stated")
+    assert found["Data mix of the mixture phase"].basis == "stated"

@@ -90,6 +90,7 @@ def test_every_verdict_prints_its_scope(evidence_of):
         ({}, better(where="at least 4 of 5"), "out of scope", "said of 5 domains"),
         ({"unmatched": ("soft",)}, better(), "out of scope", "soft is not ranked"),
         ({"overrides": ("scale.tokens=1",)}, better(), "out of scope", "--set"),
+        ({"added": ("poetry",)}, better(), "out of scope", "run with --domain poetry"),
         ({"failed": tuple(("soft", r) for r in range(5))}, better(), "not measured", "NaN"),
         ({"undone": tuple(("soft", r) for r in range(5))}, better(), "not measured",
          "not run yet: mixture soft r0"),
@@ -164,3 +165,14 @@ def test_the_shipped_claims_of_the_attention_table(evidence_of):
     found = {j.id: j.verdict for j in judge(evidence, declared_claims(evidence))}
     # C2b: top-2 differs from btx in law only.
     assert found == {"C1": "holds", "C2a": "holds", "C2b": "no difference", "C2c": "holds"}
+
+
+def test_a_domain_held_out_as_a_whole_is_shown_and_never_judged(evidence_of):
+    gain = {"general": -0.02, "code": -0.02, "law": -0.02, "math": -0.02, "web": 5.0}
+    evidence = evidence_of(replicates=5, effects={"soft": gain}, sd=0.0005, alone=("web",))
+    assert evidence.held_out_only == ("web",) and "web" not in evidence.domains
+    assert [c.nll for c in evidence.cells if (c.name, c.domain) == ("soft", "web")] != []
+    for where in ("every", "average", "at least 4 of 4"):
+        found = verdict(evidence, better(where=where))
+        assert found.verdict == "holds", where
+        assert "web" not in " ".join(found.details)
