@@ -176,3 +176,16 @@ def test_a_domain_held_out_as_a_whole_is_shown_and_never_judged(evidence_of):
         found = verdict(evidence, better(where=where))
         assert found.verdict == "holds", where
         assert "web" not in " ".join(found.details)
+
+
+def test_a_diagonal_of_branches_that_the_recipe_does_not_know_is_out_of_scope(evidence_of):
+    evidence = evidence_of(replicates=5)
+    other = tuple(
+        cell.model_copy(update={"name": f"{cell.name} with 50% general"})
+        if cell.role == "expert"
+        else cell
+        for cell in evidence.cells
+    )
+    found = verdict(evidence.model_copy(update={"cells": other}), {"test": "diagonal"})
+    assert found.verdict == "out of scope"
+    assert "no branch is trained as the recipe says" in " ".join(found.details)
