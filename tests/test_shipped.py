@@ -31,9 +31,20 @@ def test_file_opens_with_where_it_comes_from(path):
     assert path.read_text().startswith("# ")
 
 
+REFUSED = {
+    # The default corpus cannot give a phase of 100 billion tokens text that it reads once.
+    ("bam-general-share", "bam-590m"): "general_repeats must be larger where the corpus has at",
+    ("bam-general-share", "bam-2b"): "general_repeats must be larger where the corpus has at most",
+}
+
+
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_ablation_plans_at_every_scale(ablation, scale, tmp_path):
+    if why := REFUSED.get((ablation, scale)):
+        with pytest.raises(SpecError, match=why):
+            make_plan(load_ablation(ablation, scale=scale), Store(tmp_path), 2, None)
+        return
     resolved = load_ablation(ablation, scale=scale)
     made = make_plan(resolved, Store(tmp_path), replicates=2, workers=None)
     assert {row.arm for row in made.models} == {"", *resolved.arms}
