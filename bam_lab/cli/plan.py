@@ -69,7 +69,9 @@ def is_done(made: "Plan") -> bool:
 
 
 def _notes(made: "Plan") -> Iterator[str]:
-    """Say what the tables do not: other widths, and arms that no match can reach."""
+    """Say what the tables do not: other text or widths, and arms that no match can reach."""
+    for arm, data in made.resolved.data.items():
+        yield f"{arm} reads: {data.words()}."
     for arm, method in made.resolved.arms.items():
         if isinstance(method, DenseMethod) and method.ffn_dim is not None:
             yield f"{arm}: a dense model with ffn_dim {method.ffn_dim}."

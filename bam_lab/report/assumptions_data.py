@@ -5,7 +5,7 @@ from typing import Any
 
 from bam_lab.report.assumption_entry import Entry
 from bam_lab.report.evidence import Arm, Evidence
-from bam_lab.spec.data import Similar
+from bam_lab.spec.data import Similar, times
 
 
 def _each(evidence: Evidence, read: Callable[[dict[str, Any]], str]) -> str:
@@ -31,10 +31,8 @@ def _mix(evidence: Evidence, mix: dict[str, float]) -> str:
 
 
 def _repeats(data: dict[str, Any]) -> str:
-    times = data.get("general_repeats")
-    if times is None:
-        return "as often as the corpus makes necessary"
-    return f"{times} {'time' if times == 1 else 'times'}"
+    count = data.get("general_repeats")
+    return "as often as the corpus makes necessary" if count is None else times(count)
 
 
 def _order(data: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ import re
 from typing import Literal, NamedTuple
 
 from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
-from bam_lab.spec.data import DataSpec
+from bam_lab.spec.data import DataSpec, times
 from bam_lab.spec.parts import domain_of
 from bam_lab.spec.recipe import RecipeSpec, data_of
 
@@ -73,8 +73,7 @@ class Branch(NamedTuple):
         share, repeats, order = (getattr(self.data, name) for name in BRANCH_DATA)
         text = "" if share is None else f" with {100 * share:g}% general"
         if repeats is not None:
-            often = "once" if repeats == 1 else f"{repeats} times"
-            text += f"{'' if text else ' with general text'} read {often}"
+            text += f"{'' if text else ' with general text'} read {times(repeats)}"
         if order is not None:
             text += f" in {'random order' if order == 'random' else order.label}"
         return text

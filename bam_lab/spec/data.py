@@ -108,3 +108,22 @@ class DataSpec(Spec):
     general_repeats: PositiveInt | None = None
     mix: Mix | None = None
     order: Order | None = None
+
+    def words(self) -> str:
+        """Return what is changed, for people: `general share 20%, mix code 50% law 50%`."""
+        parts = []
+        if self.general_share is not None:
+            parts.append(f"general share {100 * self.general_share:g}%")
+        if self.general_repeats is not None:
+            parts.append(f"general text {times(self.general_repeats)}")
+        if self.mix is not None:
+            shares = (f"{name} {100 * weight:.4g}%" for name, weight in self.mix.items())
+            parts.append(f"mix {' '.join(shares)}")
+        if self.order is not None:
+            parts.append("random order" if self.order == "random" else self.order.label)
+        return ", ".join(parts)
+
+
+def times(count: int) -> str:
+    """Return `once`, `2 times` ..."""
+    return "once" if count == 1 else f"{count} times"

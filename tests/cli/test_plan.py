@@ -58,6 +58,12 @@ def test_what_is_behind_each_expert_is_planned_and_shown():
         assert text in shown
 
 
+def test_what_arms_read_is_shown():
+    shown = bam_lab("plan", "bam-general-share").out
+    for text in ("share-5 reads: general share 5%.", "repeats-8 reads: general text 8 times."):
+        assert text in shown
+
+
 def test_overrides_change_the_plan_and_are_shown():
     text = "scale.phases.mixture.tokens=8192000"
     made = plan("bam-attention-routing", "--set", text)
@@ -65,7 +71,7 @@ def test_overrides_change_the_plan_and_are_shown():
     assert made["overrides"] == [text]
     assert made["models"]["btx"]["mixture"]["tokens"] == 8192000
     assert plain["models"]["btx"]["mixture"]["tokens"] != 8192000
-    assert f"changed: {text}" in bam_lab("plan", "bam-attention-routing", "--set", text).out
+    assert f"changed: --set {text}" in bam_lab("plan", "bam-attention-routing", "--set", text).out
 
 
 @pytest.mark.parametrize("columns", [80, 120])

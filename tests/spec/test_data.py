@@ -247,3 +247,12 @@ def test_an_added_source_must_have_its_own_name() -> None:
     source = own_domain().sources[0].model_copy(update={"name": "tales"})
     with pytest.raises(SpecError, match="source names must differ, got tales"):
         load_ablation(FIXTURE, added={"poetry": own_domain(sources=(source,))})
+
+
+def test_what_an_arm_reads_in_words() -> None:
+    mix = {"code": 30.16, "law": 40.31, "math": 29.53}
+    assert DataSpec(general_share=0.05, general_repeats=8, mix=mix).words() == (
+        "general share 5%, general text 8 times, mix code 30.16% law 40.31% math 29.53%"
+    )
+    assert DataSpec(general_repeats=1, order="random").words() == "general text once, random order"
+    assert DataSpec(order=Similar(embedder="minilm")).words() == "similar order (minilm)"
