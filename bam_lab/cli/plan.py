@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
 from rich.table import Table
 
 from bam_lab.cli import options
 from bam_lab.cli.output import amount, console, duration, print_json, size, table
+from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store, store_root
 from bam_lab.spec.experts import is_trained
 from bam_lab.spec.methods import DenseMethod
@@ -144,7 +145,7 @@ def _stages(made: "Plan") -> Table:
     return made_table
 
 
-_ORDER = ("corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate")
+_ORDER = get_args(StageName)
 
 
 def _order(row: tuple["StageRow", int, int]) -> int:

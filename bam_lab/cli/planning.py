@@ -181,7 +181,7 @@ def _stage_row(
             texts += len(stage.spec.get("held_out_only", ()))
             tokens = resolved.scale.evaluation.tokens_per_domain * texts
             executed = tokens * row.flops.executed_forward
-        case "corpus" | "tokenizer" | "upcycle":
+        case "corpus" | "tokenizer" | "order" | "upcycle":
             pass
     return StageRow(
         name=stage.name,
@@ -204,7 +204,7 @@ def _stage_bytes(resolved: ResolvedAblation, stage: Stage, row: ModelRow) -> int
     model, phases = resolved.model, resolved.scale.phases
     method = resolved.arms[stage.arm] if stage.arm else DENSE
     match stage.name:
-        case "corpus" | "tokenizer":
+        case "corpus" | "tokenizer" | "order":
             return memory.PREPARE_BYTES
         case "upcycle":
             return memory.upcycling(model, method, row.num_experts, DENSE).total

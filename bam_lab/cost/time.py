@@ -16,7 +16,12 @@ from bam_lab.record.store import Store
 # two-core seed model 52 GFLOP/s a core in bf16); wider models go faster.
 DEFAULT_FLOPS: dict[str, float] = {"bf16-mixed": 70e9, "float32": 45e9}
 DEFAULT_GPU_FLOPS = 50e12
-DEFAULT_SECONDS: dict[str, float] = {"corpus": 60.0, "tokenizer": 25.0, "upcycle": 2.0}
+DEFAULT_SECONDS: dict[str, float] = {
+    "corpus": 60.0,
+    "tokenizer": 25.0,
+    "order": 30.0,
+    "upcycle": 2.0,
+}
 
 
 @dataclass(frozen=True)

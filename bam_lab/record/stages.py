@@ -6,11 +6,14 @@ in the store but are no longer found.
 
 from typing import Literal, get_args
 
-StageName = Literal["corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate"]
+StageName = Literal[
+    "corpus", "tokenizer", "order", "seed_model", "expert", "upcycle", "mixture", "evaluate"
+]
 
 REVISIONS: dict[StageName, int] = {
     "corpus": 1,
     "tokenizer": 1,
+    "order": 1,
     "seed_model": 1,
     "expert": 1,
     "upcycle": 1,

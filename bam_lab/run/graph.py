@@ -3,7 +3,8 @@
     corpus -> tokenizer -> seed_model -> expert (one a domain) -> upcycle -> mixture -> evaluate
 
 An arm without a mixture phase is evaluated as its upcycling leaves it; a mixture phase of two parts
-has a second upcycling between them; a model that starts anew needs no seed model.
+has a second upcycling between them; a model that starts anew needs no seed model. Where documents
+are read in the order of their similarity, `order` stands between tokenizer and training.
 A replicate redoes what its spec says (`from: mixture | branch | seed`) under `rng_seed` = its
 number; everything else is shared. The corpus is addressed by its content, so until it is built the
 fingerprints after it are not known (`Graph.known` is False, and its keys mean nothing).
@@ -31,6 +32,7 @@ from bam_lab.run.stage_specs import (
     evaluation_stage,
     mix_of,
     named,
+    order_stage,
     pool_problem,
     pools_of,
     tokenizer_stage,
@@ -38,7 +40,7 @@ from bam_lab.run.stage_specs import (
     upcycle_stage,
 )
 from bam_lab.spec.branches import Branch
-from bam_lab.spec.data import DataSpec
+from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.experts import built, is_trained, parts_of, starts_anew
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import AverageMethod, BTMMethod, DenseMethod, MethodSpec
@@ -248,6 +250,8 @@ def _text(
         spec["pools"] = pools
         if problem := pool_problem(resolved, place, pools):
             raise SpecError(problem)
+    if isinstance(data.order, Similar):
+        return spec, {"order": builder.add(order_stage(builder.stages[tokenizer], data.order))}
     return spec, {}
 
 

@@ -34,7 +34,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
 }
 USED_BY: dict[str, set[StageName]] = {
     "train": {"seed_model", "expert", "upcycle", "mixture", "evaluate"},
-    "data": {"corpus", "tokenizer"},
+    "data": {"corpus", "tokenizer", "order"},
     "hf": set(),  # low-rank branches alone, which `require` is told of
 }
 

@@ -11,7 +11,7 @@ from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.spec.corpus import CorpusSpec, held_out_only, identity
-from bam_lab.spec.data import DataSpec
+from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.parts import domain_of
 from bam_lab.spec.scale import PhaseSize
@@ -19,7 +19,7 @@ from bam_lab.spec.scale import PhaseSize
 SPLITS = ("valid", "test")
 # Guesses of one core, for the order of the queue and the bar's weights only.
 _FLOPS_A_SECOND = 2e10
-_CORPUS_SECONDS, _TOKENIZER_SECONDS, _UPCYCLE_SECONDS = 120.0, 30.0, 3.0
+_CORPUS_SECONDS, _TOKENIZER_SECONDS, _ORDER_SECONDS, _UPCYCLE_SECONDS = 120.0, 30.0, 60.0, 3.0
 
 
 def corpus_stage(corpus: CorpusSpec) -> Stage:
@@ -52,6 +52,23 @@ def tokenizer_stage(corpus: Stage, vocab_size: int, corpus_digest: str) -> Stage
         threads=1,
         seconds=_TOKENIZER_SECONDS,
         role="tokenizer",
+    )
+
+
+def order_stage(tokenizer: Stage, order: Similar) -> Stage:
+    """Return the stage that puts the documents of encoded text into an order."""
+    spec = {"order": plain(order)}
+    inputs = {"tokenizer": tokenizer.fingerprint}
+    return Stage(
+        name="order",
+        label=order.label,
+        spec=spec,
+        # The corpus has the words, for encoders that read them; what it is, the tokenizer says.
+        inputs={**tokenizer.inputs, **inputs},
+        fingerprint=identify("order", spec, inputs),
+        threads=1,
+        seconds=_ORDER_SECONDS,
+        role="order",
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bam_lab.errors import Diverged, InputError, StageError
 from bam_lab.record.files import write_json
+from bam_lab.record.stages import REVISIONS
 from bam_lab.run.context import Progress, StageContext, Stopped
 from bam_lab.run.worker import serve
 
@@ -48,5 +49,4 @@ def act(context: StageContext) -> None:
 
 
 if __name__ == "__main__":
-    names = ("corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture", "evaluate")
-    sys.exit(serve(dict.fromkeys(names, act)))
+    sys.exit(serve(dict.fromkeys(REVISIONS, act)))

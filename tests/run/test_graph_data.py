@@ -165,3 +165,36 @@ def test_domains_held_out_as_a_whole_are_scored_and_nothing_else(
     before = build_graph(resolved, 1, "digest")
     trained = {f for f, s in before.stages.items() if s.name not in ("evaluate", "corpus")}
     assert trained <= graph.stages.keys()
+
+
+def test_an_order_is_made_once_for_all_that_read_in_it(resolved: ResolvedAblation) -> None:
+    graph = reading(
+        resolved,
+        similar={"order": "similar"},
+        mixed={"order": "similar", "mix": {"code": 1.0, "law": 1.0}},
+        simple={"order": {"traversal": "simple"}},
+    )
+    orders = named(graph, "order")
+    assert set(orders) == {"similar order", "similar order (simple)"}
+    assert orders["similar order"].fingerprint != orders["similar order (simple)"].fingerprint
+    for arm, label in (("similar", "similar order"), ("simple", "similar order (simple)")):
+        phase = graph.arm(arm, 0)
+        branch = graph.stages[graph.stages[phase.inputs["upcycle"]].inputs["expert1"]]
+        assert branch.domain == f"code in {label}"
+        assert phase.inputs["order"] == branch.inputs["order"] == orders[label].fingerprint
+    assert experts(graph, "mixed") == experts(graph, "similar")
+    assert "order" not in graph.arm("btx", 0).inputs
+    assert "order" not in named(graph, "seed_model")["seed_model"].inputs
+    stages = list(graph.stages.values())
+    assert stages.index(orders["similar order"]) < stages.index(graph.arm("similar", 0))
+
+
+def test_an_order_is_of_the_text_not_of_how_it_was_made(resolved: ResolvedAblation) -> None:
+    elsewhere = resolved.corpus.model_copy(update={"general": "law"})
+    graphs = [
+        reading(replace(resolved, corpus=corpus), similar={"order": "similar"})
+        for corpus in (resolved.corpus, elsewhere)
+    ]
+    assert graphs[0].corpus.fingerprint != graphs[1].corpus.fingerprint
+    one, other = (next(iter(named(graph, "order").values())) for graph in graphs)
+    assert one.fingerprint == other.fingerprint
