@@ -20,7 +20,8 @@ def start_afresh(work: Path) -> None:
 
 
 def corpus(context: StageContext) -> None:
-    """Build the corpus: `{domain}.{split}.jsonl`, `corpus.json`."""
+    """Build the corpus: `{domain}.{split}.jsonl`, `corpus.json`, `crossed.json`."""
+    from bam_lab.data.corpus import ngram
     from bam_lab.data.corpus.build import build
 
     def progress(note: str, done: int, total: int) -> None:
@@ -30,6 +31,7 @@ def corpus(context: StageContext) -> None:
     start_afresh(context.work)
     spec = decode(context.settings["corpus"], CorpusSpec)
     manifest = build(spec, context.cache, context.work, progress)
+    ngram.cross(context.work, manifest.domains)  # here, so that reports need not read the text
     context.facts["digest"] = manifest.digest
 
 
