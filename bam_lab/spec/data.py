@@ -68,9 +68,11 @@ class Similar(Spec):
 
 
 def _named(value: Any) -> Any:
-    if isinstance(value, str) and value not in ("random", "similar"):
+    if value == "similar":
+        return {"by": "similar"}
+    if value != "random" and not isinstance(value, dict | Similar):
         raise ValueError("random, similar or a mapping")
-    return {"by": "similar"} if value == "similar" else value
+    return value
 
 
 def _kind(value: Any) -> str:

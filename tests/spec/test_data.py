@@ -92,6 +92,7 @@ def test_an_order_is_a_word_or_its_settings() -> None:
     ("override", "message"),
     [
         (soft(order="simlar"), "arms.soft.data.order must be random, similar or a mapping, got"),
+        (soft(order=5), "arms.soft.data.order must be random, similar or a mapping, got 5"),
         (soft(order={"traversal": "greedy"}), "order.traversal must be 'min_degree' or 'simple'"),
         (soft(order={"neighbors": 5}), "order.neighbors must be a known key. Did you mean `neigh"),
         (
