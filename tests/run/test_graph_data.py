@@ -198,3 +198,21 @@ def test_an_order_is_of_the_text_not_of_how_it_was_made(resolved: ResolvedAblati
     assert graphs[0].corpus.fingerprint != graphs[1].corpus.fingerprint
     one, other = (next(iter(named(graph, "order").values())) for graph in graphs)
     assert one.fingerprint == other.fingerprint
+
+
+def test_a_domain_that_only_an_arms_mix_names_is_evaluated_too() -> None:
+    overrides = [
+        "recipe.seed_model.mix={general: 1.0}",
+        "recipe.expert.domains=[code, law]",
+        "recipe.mixture.experts=[seed_model, code, law]",
+        "recipe.mixture.mix={code: 1.0, law: 1.0}",
+    ]
+    resolved = load_ablation("tests/fixtures/ablation.yaml", overrides=overrides)
+    graph = build_graph(resolved, 1, "digest")
+    stage = next(s for s in graph.stages.values() if s.name == "evaluate")
+    assert stage.spec["domains"] == ["general", "code", "law"]
+    more = [*overrides, "arms.soft.data={mix: {math: 1.0, code: 3.0}}"]
+    graph = build_graph(load_ablation("tests/fixtures/ablation.yaml", overrides=more), 1, "digest")
+    stage = next(s for s in graph.stages.values() if s.name == "evaluate")
+    assert stage.spec["domains"] == ["general", "code", "law", "math"]
+    assert graph.arm("soft", 0).spec["mix"] == {"math": 0.25, "code": 0.75}
