@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 from bam_lab import resources
+from bam_lab.cli import options
+from bam_lab.cli.domains import registered
 from bam_lab.cli.output import console
 from bam_lab.errors import SpecError
+from bam_lab.record.store import store_root
 
 
 def check(
@@ -16,12 +19,19 @@ def check(
         list[Path] | None,
         typer.Argument(metavar="[PATH]...", help="Files and folders; all shipped ones if none."),
     ] = None,
+    domains: options.Domains = None,
+    store: options.StorePath = None,
 ) -> None:
     """Check ablations and configs; say every problem with its file and line."""
-    from bam_lab.cli.kinds import problems_of
+    from bam_lab.cli.kinds import is_ablation, problems_of
 
     files = _files(paths or _shipped())
-    problems = [problem for file in files for problem in problems_of(file)]
+    added = registered(store_root(store), domains or ())
+    if added and not any(is_ablation(file) for file in files):
+        raise SpecError("--domain must stand with an ablation to check, got none. Leave it out.")
+    if store is not None and not added:
+        raise SpecError("--store must stand with --domain: a check reads nothing else of a store.")
+    problems = [problem for file in files for problem in problems_of(file, added)]
     problems = list(dict.fromkeys(problems))
     if problems:
         raise SpecError(problems)

@@ -1,6 +1,6 @@
 """Know each kind of our YAML files, and find every problem of one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from bam_lab.cost.match import solve
 from bam_lab.errors import SpecError
 from bam_lab.spec import rules
 from bam_lab.spec.claims import ClaimsFile
-from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.corpus import CorpusSpec, DomainSource
 from bam_lab.spec.load import load_ablation
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.published import PublishedTable
@@ -17,18 +17,28 @@ from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import ScaleSpec
 
 
-def problems_of(path: Path) -> list[str]:
-    """Return every problem of one file."""
+def problems_of(path: Path, added: Mapping[str, DomainSource] | None = None) -> list[str]:
+    """Return every problem of one file; of an ablation, with domains of the user's own in it."""
     try:
         document = load(path)
-        return list(_kind(document).check(document))
+        kind = _kind(document)
+        return list(_ablation(document, added) if kind.name == ABLATION else kind.check(document))
     except SpecError as error:
         return error.problems
 
 
-def _ablation(document: Document) -> Iterable[str]:
+def is_ablation(path: Path) -> bool:
+    """Say whether a file is an ablation; not so if it cannot be read."""
+    try:
+        return _kind(load(path)).name == ABLATION
+    except SpecError:
+        return False
+
+
+def _ablation(document: Document, added: Mapping[str, DomainSource] | None = None) -> Iterable[str]:
     # A reference with a folder is a file's path, whatever the file is called.
-    solve(load_ablation(str(Path(document.file).parent) + "/" + Path(document.file).name))
+    path = str(Path(document.file).parent) + "/" + Path(document.file).name
+    solve(load_ablation(path, added=added))
     return []
 
 
@@ -68,8 +78,9 @@ class _Kind:
     check: Callable[[Document], Iterable[str]]
 
 
+ABLATION = "ablation"
 _KINDS = (
-    _Kind("ablation", "", "arms", _ablation),
+    _Kind(ABLATION, "", "arms", _ablation),
     _Kind("scale", "scale", "phases", _scale),
     _Kind("recipe", "recipe", "expert", _recipe),
     _Kind("model", "model", "vocab_size", _model),

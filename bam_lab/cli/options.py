@@ -24,6 +24,14 @@ Overrides = Annotated[
         help="Change one value by its dotted path; repeatable. Such runs are marked.",
     ),
 ]
+Domains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--domain",
+        metavar="NAME",
+        help="Add a domain of your own (see `data add`); repeatable. Such runs are marked.",
+    ),
+]
 Replicates = Annotated[
     int | None,
     typer.Option("--replicates", min=1, metavar="N", help="Instead of the ablation's own count."),

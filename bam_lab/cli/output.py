@@ -1,7 +1,9 @@
 """How numbers and tables look in the terminal, at 80 columns and wider."""
 
 import json
+import re
 import sys
+import unicodedata
 from typing import Any
 
 from rich import box
@@ -35,9 +37,25 @@ def table(*columns: str, title: str = "") -> Table:
 
 
 def print_json(data: Any) -> None:
-    """Write data to standard output as JSON."""
-    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Write data to standard output as JSON; what a terminal would obey is escaped."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    sys.stdout.write(_UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+
+
+# Control characters, marks that turn the direction of text, half surrogates; JSON's own line ends
+# stay. All lie below U+10000.
+_UNSEEN = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
+)
+
+
+def printable(text: str) -> str:
+    """Return text of the user's for one line: nothing in it that a terminal would obey."""
+    words = " ".join(text.split())
+    return "".join(
+        character if unicodedata.category(character)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
+        for character in words
+    )
 
 
 def amount(value: float) -> str:

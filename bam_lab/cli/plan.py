@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bam_lab.cli import options
+from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import amount, console, duration, print_json, size, table
 from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store, store_root
@@ -28,6 +29,7 @@ def plan(
     reference: options.Reference,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
+    domains: options.Domains = None,
     replicates: options.Replicates = None,
     store: options.StorePath = None,
     workers: options.Workers = None,
@@ -35,9 +37,8 @@ def plan(
 ) -> None:
     """Show parameters, FLOPs, steps, time and memory of every arm and stage."""
     from bam_lab.cli.planning import as_json, make_plan
-    from bam_lab.spec.load import load_ablation
 
-    resolved = load_ablation(reference, scale=scale, overrides=overrides or ())
+    resolved = resolve(reference, scale, overrides, domains, store_root(store))
     made = make_plan(resolved, Store(store_root(store)), replicates, workers)
     if json:
         print_json(as_json(made))

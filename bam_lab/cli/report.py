@@ -7,12 +7,14 @@ import typer
 from rich.console import Console
 
 from bam_lab.cli import options
+from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console, print_json
 from bam_lab.errors import InputError
 from bam_lab.record.store import store_root
 
 if TYPE_CHECKING:
     from bam_lab.report.render import Rendered
+    from bam_lab.spec.load import ResolvedAblation
 
 Out = Annotated[
     Path | None,
@@ -31,20 +33,22 @@ def report(
     ],
     scale: options.Scale = None,
     overrides: options.Overrides = None,
+    domains: options.Domains = None,
     store: options.StorePath = None,
     out: Out = None,
     json: options.Json = False,
 ) -> None:
     """Write the HTML, LaTeX and CSV report; what is missing stands as missing."""
     if reference.endswith(".json"):
-        if scale or overrides or store:
+        if scale or overrides or domains or store:
             raise InputError(
-                f"{reference} must be given without --scale, --set and --store: a results.json "
-                "holds all that its report is made of. Leave them out."
+                f"{reference} must be given without --scale, --set, --domain and --store: a "
+                "results.json holds all that its report is made of. Leave them out."
             )
         rendered = _from_results(Path(reference), out)
     else:
-        rendered = _from_store(reference, scale, overrides or [], store_root(store), out)
+        root = store_root(store)
+        rendered = _from_store(resolve(reference, scale, overrides, domains, root), root, out)
     if json:
         print_json(rendered.summary)
     else:
@@ -65,12 +69,8 @@ def _from_results(results: Path, out: Path | None) -> "Rendered":
     return render_results(results, out or results.parent)
 
 
-def _from_store(
-    reference: str, scale: str | None, overrides: list[str], store: Path, out: Path | None
-) -> "Rendered":
+def _from_store(resolved: "ResolvedAblation", store: Path, out: Path | None) -> "Rendered":
     from bam_lab.report.render import render
     from bam_lab.run.index import NAME, index_key
-    from bam_lab.spec.load import load_ablation
 
-    resolved = load_ablation(reference, scale=scale, overrides=overrides)
     return render(store, store / "ablations" / index_key(resolved) / NAME, out)

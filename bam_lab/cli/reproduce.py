@@ -3,6 +3,7 @@
 import typer
 
 from bam_lab.cli import options, plan, report, run
+from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console
 from bam_lab.record.store import Store, store_root
 
@@ -11,6 +12,7 @@ def reproduce(
     reference: options.Reference,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
+    domains: options.Domains = None,
     replicates: options.Replicates = None,
     store: options.StorePath = None,
     workers: options.Workers = None,
@@ -22,9 +24,8 @@ def reproduce(
     """Do everything: build the corpus, train, evaluate, write the report."""
     from bam_lab.cli.planning import make_plan
     from bam_lab.run.reproduce import RunOptions, run_ablation
-    from bam_lab.spec.load import load_ablation
 
-    resolved = load_ablation(reference, scale=scale, overrides=overrides or ())
+    resolved = resolve(reference, scale, overrides, domains, store_root(store))
     where, terminal = Store(store_root(store)), console()
     made = make_plan(resolved, where, replicates, workers)
     if not plan.is_done(made):

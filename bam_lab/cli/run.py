@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 
 from bam_lab.cli import options
+from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console
 from bam_lab.record.store import Store, store_root
 
@@ -17,6 +18,7 @@ def run(
     reference: options.Reference,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
+    domains: options.Domains = None,
     replicates: options.Replicates = None,
     store: options.StorePath = None,
     workers: options.Workers = None,
@@ -26,9 +28,8 @@ def run(
 ) -> None:
     """Train and evaluate every arm; stop and start again at will."""
     from bam_lab.run.reproduce import RunOptions, run_ablation
-    from bam_lab.spec.load import load_ablation
 
-    resolved = load_ablation(reference, scale=scale, overrides=overrides or ())
+    resolved = resolve(reference, scale, overrides, domains, store_root(store))
     chosen = RunOptions(workers=workers, precision=precision, device=device, quiet=quiet)
     outcome = run_ablation(resolved, Store(store_root(store)), replicates, chosen)
     tell(outcome, console())

@@ -23,7 +23,7 @@ def added_problems(corpus: CorpusSpec, added: Mapping[str, DomainSource]) -> lis
             problems.append(f"{place}: must not be the name of another dense model. Rename it.")
         elif source.hold_out.whole:
             problems.append(f"{place}: must have text to train on, is held out as a whole.")
-    whole = _with(corpus, added).model_dump(by_alias=True)
+    whole = joined(corpus, added).model_dump(by_alias=True)
     try:
         CorpusSpec.model_validate(whole)
     except ValidationError as error:
@@ -56,10 +56,11 @@ def with_domains(
         for arm, own in data.items()
     }
     recipe = recipe.model_copy(update={"expert": expert, "mixture": mixture})
-    return recipe, _with(corpus, added), changed
+    return recipe, joined(corpus, added), changed
 
 
-def _with(corpus: CorpusSpec, added: Mapping[str, DomainSource]) -> CorpusSpec:
+def joined(corpus: CorpusSpec, added: Mapping[str, DomainSource]) -> CorpusSpec:
+    """Return the corpus with domains beside its own, unchecked."""
     return corpus.model_copy(update={"domains": {**corpus.domains, **added}})
 
 
