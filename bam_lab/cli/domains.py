@@ -6,7 +6,9 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from bam_lab.errors import SpecError
 from bam_lab.record.files import make_folder, write_text
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from bam_lab.spec.corpus import CorpusSpec, DomainSource
     from bam_lab.spec.load import ResolvedAblation
 
+Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="Its name: a-z, 0-9, - _ and .")]
 HEAD = (
     "# A domain of your own, written by `bam-lab data add`. `--domain NAME` takes it into a run;\n"
     "# the fields are those of a corpus file.\n"

@@ -51,11 +51,14 @@ _UNSEEN = re.compile(
 
 def printable(text: str) -> str:
     """Return text of the user's for one line: nothing in it that a terminal would obey."""
-    words = " ".join(text.split())
-    return "".join(
-        character if unicodedata.category(character)[0] != "C" else "\N{REPLACEMENT CHARACTER}"
-        for character in words
-    )
+
+    def shown(character: str) -> str:
+        if character in "\t\n\r":
+            return " "
+        seen = character.isprintable() or unicodedata.category(character) == "Zs"
+        return character if seen else "\N{REPLACEMENT CHARACTER}"
+
+    return "".join(map(shown, text))
 
 
 def amount(value: float) -> str:

@@ -27,6 +27,7 @@ END = b"\0"
 _FIRST = END * (ORDER - 1)
 
 Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class _Counts:
     """Hold one order's n-grams as sorted codes, and the contexts that they continue."""
 
     grams: Codes
-    counts: NDArray[np.float64]
+    counts: Numbers
     contexts: Codes
-    totals: NDArray[np.float64]
-    kinds: NDArray[np.float64]
+    totals: Numbers
+    kinds: Numbers
 
 
 def cross(corpus_dir: Path, domains: Iterable[str]) -> None:
@@ -94,9 +95,11 @@ def train(text: bytes) -> list[_Counts]:
     made = []
     for order in range(1, ORDER + 1):
         grams, where = np.unique(found & _mask(order), return_inverse=True)
-        summed = np.bincount(where, weights=counts, minlength=len(grams))
+        summed: Numbers = np.bincount(where, weights=counts, minlength=len(grams)).astype(
+            np.float64
+        )
         contexts, starts, kinds = np.unique(grams >> 8, return_index=True, return_counts=True)
-        totals = np.add.reduceat(summed, starts) if len(starts) else summed
+        totals: Numbers = np.add.reduceat(summed, starts) if len(starts) else summed
         made.append(_Counts(grams, summed, contexts, totals, kinds.astype(np.float64)))
     return made
 
@@ -114,7 +117,7 @@ def _mask(order: int) -> int:
     return (1 << 8 * order) - 1
 
 
-def _test_grams(text: bytes) -> tuple[list[tuple[Codes, Codes]], NDArray[np.float64]]:
+def _test_grams(text: bytes) -> tuple[list[tuple[Codes, Codes]], Numbers]:
     """Return, order by order, (distinct codes, where each n-gram is in them); and their counts."""
     grams, counts = np.unique(_codes(text), return_counts=True)
     places = []
@@ -124,9 +127,7 @@ def _test_grams(text: bytes) -> tuple[list[tuple[Codes, Codes]], NDArray[np.floa
     return places, counts.astype(np.float64)
 
 
-def _bits(
-    model: list[_Counts], tested: tuple[list[tuple[Codes, Codes]], NDArray[np.float64]]
-) -> float:
+def _bits(model: list[_Counts], tested: tuple[list[tuple[Codes, Codes]], Numbers]) -> float:
     places, times = tested
     chance = np.full(len(times), 1 / 256)
     for counts, (distinct, where) in zip(model, places, strict=True):
@@ -139,10 +140,10 @@ def _bits(
     return float(-np.sum(times * np.log2(chance)) / np.sum(times))
 
 
-def _look_up(keys: Codes, values: NDArray[np.float64], wanted: Codes) -> NDArray[np.float64]:
+def _look_up(keys: Codes, values: Numbers, wanted: Codes) -> Numbers:
     """Return the value of each wanted key; 0 for those that are not there."""
     if not len(keys):
         return np.zeros(len(wanted))
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: NDArray[np.float64] = np.where(keys[at] == wanted, values[at], 0.0)
+    found: Numbers = np.where(keys[at] == wanted, values[at], 0.0)
     return found
