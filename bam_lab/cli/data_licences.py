@@ -66,9 +66,5 @@ def show(found: Mapping[str, Any], out: Console) -> None:
         file = entry["file"].get("file", "")
         where = f"{package} ({file})" if file else package
         for line in ("", entry["source"], f"  {where}", f"  licence: {entry['licence']}"):
-            out.print(Text(_indented(line)), soft_wrap=True)
+            out.print(Text(printable(line)), soft_wrap=True)
         out.print(Text(f"  {amount}"), soft_wrap=True)
-
-
-def _indented(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" "))] + printable(line)

@@ -63,16 +63,17 @@ def excerpts(folder: Path, domain: str, count: int) -> Iterator[dict[str, str]]:
                 printable(line).rstrip() for line in re.split(r"[\n\r]", document["text"][:2000])
             )
             kept = itertools.islice(filter(None, lines), EXCERPT_LINES)
-            text = "\n".join(line[:EXCERPT_WIDTH] for line in kept)
+            text = "\n".join(_short(line, end=True) for line in kept)
             yield {"id": document["id"], "source": document["source"], "text": text}
 
 
 def show(found: Mapping[str, Any], out: Console) -> None:
     """Print a corpus, every figure of it."""
     out.print(f"digest {found['digest'][:16]}   {found['folder']}", soft_wrap=True, markup=False)
-    for name, domain in found["domains"].items():
-        _domain(name, domain, found, out)
-    _crossed(found["crossed"], list(found["domains"]), out)
+    names = sorted(found["domains"], key=lambda name: name != found.get("general"))
+    for name in names:
+        _domain(name, found["domains"][name], found, out)
+    _crossed(found["crossed"], names, out)
     _evaluation(found.get("evaluation", {}), out)
     out.print("\n`--samples 3` shows text, `--licences` what a publication owes.", style="dim")
 
@@ -82,28 +83,39 @@ def _domain(name: str, domain: Mapping[str, Any], found: Mapping[str, Any], out:
     out.print(Text.assemble("\n", (name, "bold"), f": {title}"))
     if domain["stands_in_for"]:
         out.print(f"stands in for {printable(domain['stands_in_for'])} (of the papers)")
-    made = table("source", ">train MB", ">valid", ">test", ">documents", "licence")
+    made = table("source", ">train", ">valid", ">test", ">documents")
     for source, record in domain["sources"].items():
-        licence = Text(printable(record["licence"]), overflow="ellipsis", no_wrap=True)
-        made.add_row(Text(source), *_amounts(record["splits"]), licence)
-    made.add_row(Text("all"), *_amounts(domain["splits"]), "")
+        made.add_row(Text(source, overflow="fold"), *_amounts(record["splits"]))
+    made.add_row(Text("all"), *_amounts(domain["splits"]))
     for vocabulary, tokens in found["tokens"].items():
         counts = [amount(tokens[name][split]) for split in SPLITS]
-        made.add_row(Text(f"tokens of {int(vocabulary):,}"), *counts, "", "")
+        made.add_row(Text(f"tokens of {int(vocabulary):,}"), *counts, "")
     out.print(made)
     for line in _lines(domain):
         out.print(Text(line))
     for sample in found.get("samples", {}).get(name, ()):
-        out.print(Text(f"  {sample['source']}, {sample['id']}", style="dim"))
-        out.print(Text("\n".join(f"  | {line}" for line in sample["text"].split("\n"))))
+        out.print(Text(f"  {_short(printable(sample['id']))}", style="dim"))
+        for line in sample["text"].split("\n"):
+            out.print(Text(f"  | {line}"))
     for source, record in domain["sources"].items():
         for problem in _problems(record):
             out.print(Text(f"{source} {printable(problem)}", style="red"))
 
 
 def _amounts(splits: Mapping[str, Any]) -> list[str]:
-    megabytes = [f"{splits[split]['bytes'] / 1e6:.2f}" for split in SPLITS]
-    return [*megabytes, "/".join(f"{splits[split]['documents']}" for split in SPLITS)]
+    documents = "/".join(f"{splits[split]['documents']}" for split in SPLITS)
+    return [*(_size(splits[split]["bytes"]) for split in SPLITS), documents]
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e5 else size(count)
+
+
+def _short(text: str, end: bool = False) -> str:
+    """Return text that fits beside its mark, cut at its beginning or its end."""
+    if len(text) <= EXCERPT_WIDTH:
+        return text
+    return f"{text[: EXCERPT_WIDTH - 1]}…" if end else f"…{text[1 - EXCERPT_WIDTH :]}"
 
 
 def _lines(domain: Mapping[str, Any]) -> Iterator[str]:
@@ -121,6 +133,11 @@ def _lines(domain: Mapping[str, Any]) -> Iterator[str]:
         if hit and hit["ngrams"]:
             share, documents = hit["ngrams_hit"] / hit["ngrams"], hit["documents_hit"]
             shares.append(f"{split} {share:.2%} (in {documents:,} of {hit['documents']:,})")
+    licences: dict[str, list[str]] = {}
+    for source, record in domain["sources"].items():
+        licences.setdefault(printable(record["licence"]), []).append(source)
+    told = (f"{licence} ({', '.join(names)})" for licence, names in licences.items())
+    yield f"Licences: {'; '.join(told)}."
     if shares:
         yield f"Runs of 13 words that stand in training too: {', '.join(shares)}."
 

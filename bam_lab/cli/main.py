@@ -9,7 +9,19 @@ import typer
 from rich.console import Console
 
 from bam_lab import __version__
-from bam_lab.cli import bench, check, data, doctor, plan, prove, report, reproduce, run, runs
+from bam_lab.cli import (
+    bench,
+    check,
+    data,
+    doctor,
+    plan,
+    prepare,
+    prove,
+    report,
+    reproduce,
+    run,
+    runs,
+)
 from bam_lab.cli import list as list_verb
 from bam_lab.errors import EXIT_BAD_INPUT, BamLabError, SpecError
 from bam_lab.record.files import explained
@@ -25,6 +37,7 @@ app = typer.Typer(
 app.command("list")(list_verb.list_)
 app.command("check")(check.check)
 app.command("plan")(plan.plan)
+app.command("prepare")(prepare.prepare)
 app.command("run")(run.run)
 app.command("prove")(prove.prove)
 app.command("report")(report.report)

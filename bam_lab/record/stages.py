@@ -21,6 +21,9 @@ REVISIONS: dict[StageName, int] = {
     "evaluate": 1,
 }
 
+TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
+"""The stages that make text ready, whatever is trained on it; precision and device are no matter."""
+
 TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")
 
 assert set(REVISIONS) == set(get_args(StageName))

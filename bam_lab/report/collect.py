@@ -13,7 +13,7 @@ from bam_lab.errors import InputError
 from bam_lab.record import ledger as ledger_file
 from bam_lab.record import metrics as metrics_file
 from bam_lab.record.files import intact, read_json
-from bam_lab.record.stages import TRAINING
+from bam_lab.record.stages import TEXT, TRAINING
 from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
 from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
@@ -178,7 +178,11 @@ def _provenance(store: Store, stages: Sequence[StageFact]) -> tuple[Provenance, 
 
 
 def _same_numerics(provenance: Sequence[Provenance]) -> None:
-    kinds = {repr(sorted(entry.numerics.items())) for entry in provenance}
+    kinds = {
+        repr(sorted(entry.numerics.items()))
+        for entry in provenance
+        if any(key.rpartition("-")[0] not in TEXT for key in entry.stages)
+    }
     if len(kinds) > 1:
         raise InputError(
             f"the store must hold one kind of numerics, got {' and '.join(sorted(kinds))}. "

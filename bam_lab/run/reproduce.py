@@ -13,8 +13,8 @@ from rich.console import Console
 
 from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED, InputError
 from bam_lab.record.files import intact, read_json
-from bam_lab.record.numerics import Device, Precision, settle
-from bam_lab.record.stages import StageName
+from bam_lab.record.numerics import Device, Numerics, Precision, detect, settle, stored
+from bam_lab.record.stages import TEXT, StageName
 from bam_lab.record.store import Store
 from bam_lab.run.graph import build_graph
 from bam_lab.run.index import write_index
@@ -110,16 +110,41 @@ def run_ablation(
     count = resolved.ablation.replicates.count if replicates is None else replicates
     graph = current_graph(resolved, store, count)
     store.prepare()
+    # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
+    numerics = settle(store, options.precision, options.device)
     before = 0
     if not graph.known:
         only = Graph({graph.corpus.fingerprint: graph.corpus}, False, graph.corpus)
-        done = _run(only, store, options, console)
+        done = _run(only, store, numerics, options, console)
         if done.failures:
             return _outcome(graph, None, done)
         before = done.finished
         graph = current_graph(resolved, store, count)
     index = write_index(resolved, graph, store, count)
-    return _outcome(graph, index, _run(graph, store, options, console), before)
+    return _outcome(graph, index, _run(graph, store, numerics, options, console), before)
+
+
+def prepare_ablation(
+    resolved: ResolvedAblation,
+    store: Store,
+    options: RunOptions | None = None,
+    console: Console | None = None,
+) -> RunOutcome:
+    """Do every stage that only makes text ready: corpus, tokenizer and orders (`bam-lab prepare`).
+
+    Raises:
+        SpecError: the graph cannot be built.
+        InputError: the store cannot be written.
+        KeyboardInterrupt: the user stopped.
+    """
+    built = build_corpus(resolved.corpus, store, options, console)
+    if built.failures:
+        return built
+    whole = current_graph(resolved, store, 1)
+    stages = {key: stage for key, stage in whole.stages.items() if stage.name in TEXT}
+    graph = Graph(stages, True, whole.corpus)
+    done = _run_text(graph, store, options, console)
+    return _outcome(graph, None, done, built.ran)
 
 
 def build_corpus(
@@ -132,13 +157,20 @@ def build_corpus(
     store.prepare()
     stage = corpus_stage(corpus)
     graph = Graph({stage.fingerprint: stage}, False, stage)
-    done = _run(graph, store, options or RunOptions(), console or Console(stderr=True))
-    return _outcome(graph, None, done)
+    return _outcome(graph, None, _run_text(graph, store, options, console))
 
 
-def _run(graph: Graph, store: Store, options: RunOptions, console: Console) -> GraphRun:
-    # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
-    numerics = settle(store, options.precision, options.device)
+def _run_text(
+    graph: Graph, store: Store, options: RunOptions | None, console: Console | None
+) -> GraphRun:
+    """Run stages of text alone: a login node without a GPU settles nothing for the store."""
+    numerics = stored(store) or detect()
+    return _run(graph, store, numerics, options or RunOptions(), console or Console(stderr=True))
+
+
+def _run(
+    graph: Graph, store: Store, numerics: Numerics, options: RunOptions, console: Console
+) -> GraphRun:
     left = unfinished(graph, store)
     if not left:
         return GraphRun(0, {})
