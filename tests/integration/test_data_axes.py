@@ -91,6 +91,18 @@ def test_each_branch_and_each_phase_reads_its_own_mix(
         assert set(ledger(ran, stage.key)["epochs"]) == read, stage.label
 
 
+def test_general_text_is_read_as_often_as_asked(
+    ran: tuple[ResolvedAblation, Store], graph: Graph
+) -> None:
+    stages = [s for s in graph.stages.values() if "pools" in s.spec]
+    assert len(stages) == 4  # three branches and the mixture phase of `repeats`
+    for stage in stages:
+        assert ledger(ran, stage.key)["epochs"]["general"] == pytest.approx(4, rel=0.2)
+        size = stage.spec["pools"]["general"]
+        draws = ledger(ran, stage.key)["epochs"]["general"] * size
+        assert 3 * size < draws <= 4 * size, stage.label
+
+
 def test_what_is_equal_is_done_once(graph: Graph) -> None:
     upcycles = {arm: graph.arm(arm, 0).inputs.get("upcycle") for arm in ("btx", "mix")}
     assert upcycles["btx"] == upcycles["mix"]
