@@ -16,7 +16,9 @@ class Ledger:
         training_flops: model FLOPs (`cost/flops.py`, what matching uses).
         executed_flops: what ran, masked attention and recompute included.
         device_seconds: wall time of the training loop times devices (cores, on a CPU).
-        epochs: how often each domain's training text was read.
+        epochs: how often each domain's training text, or the pool drawn from it, was read.
+        shares: each domain's share of the tokens.
+        sources: source -> {tokens, epochs, repeated_tokens} (`data/tokens/sources.py`).
     """
 
     tokens: int
@@ -28,6 +30,8 @@ class Ledger:
     device_seconds: float
     wall_seconds: float
     epochs: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, dict[str, float]] = field(default_factory=dict)
     bytes_communicated: int = 0
 
 

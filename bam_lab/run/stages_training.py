@@ -117,6 +117,8 @@ def batches_of(context: StageContext) -> Batches:
         context.spec["size"]["batch_sequences"],
         context.spec["model"]["max_seq_len"],
         stream_seed(context.spec["rng_seed"], f"batches of {context.name}"),
+        pools=context.spec.get("pools", {}),
+        order_dir=context.inputs.get("order"),
     )
 
 
@@ -162,12 +164,17 @@ def validation(context: StageContext, module: TrainedModule) -> Callable[[], dic
 
 def _write_ledger(context: StageContext, fitted: Fitted, batches: Batches) -> None:
     devices = context.threads if context.numerics.device == "cpu" else 1
+    sources = {name: reads._asdict() for name, reads in batches.sources(fitted.steps).items()}
+    shares = batches.shares(fitted.steps)
+    context.facts.update(shares=shares, sources=sources)
     spent = ledger.Ledger(
         tokens=fitted.tokens,
         steps=fitted.steps,
         device_seconds=fitted.seconds * devices,
         wall_seconds=fitted.seconds,
         epochs=batches.epochs(fitted.steps),
+        shares=shares,
+        sources=sources,
         **context.settings["budget"],
     )
     ledger.write(context.work, spent)

@@ -28,6 +28,7 @@ DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("so
 """start and length in tokens, end-of-text not counted; bytes of UTF-8; index into the sources."""
 
 _TOGETHER = 256
+_COUNTED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -107,17 +108,20 @@ def token_counts(tokens_dir: Path, split: str) -> NDArray[np.int64]:
     manifest = read_tokens_manifest(tokens_dir)
     counts = np.zeros(manifest.vocab_size, dtype=np.int64)
     for domain in manifest.tokens:
-        counts += np.bincount(stream(tokens_dir, domain, split), minlength=manifest.vocab_size)
+        tokens = stream(tokens_dir, domain, split)
+        for start in range(0, len(tokens), _COUNTED):  # bincount copies what it counts to int64
+            part = tokens[start : start + _COUNTED]
+            counts += np.bincount(part, minlength=manifest.vocab_size)
     return counts
 
 
 def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
-    """Return the index of documents of a domain or a part of it, of dtype `DOCUMENT`."""
+    """Return the index of documents of a domain, memory-mapped, or of a part; dtype `DOCUMENT`."""
     if part := part_of(domain):
         rows = documents(tokens_dir, part.domain, split)[part.number - 1 :: part.parts].copy()
         rows["start"] = np.cumsum(rows["length"] + 1) - (rows["length"] + 1)
         return rows
-    index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy")
+    index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy", mmap_mode="r")
     return index
 
 

@@ -16,6 +16,7 @@ from bam_lab.data.tokens.encode import documents, read_tokens_manifest, stream
 from bam_lab.errors import InputError
 
 UNSCORED = -1
+_INDEXED = 4096
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,8 @@ def windows(tokens_dir: Path, domain: str, split: str, seq_len: int, max_tokens:
             f"{domain} must hold out documents in {split}, got none. "
             "Raise its hold_out shares or give it more text."
         )
-    lengths = index["length"].astype(np.int64)
-    count = max(int(np.searchsorted(np.cumsum(lengths), max_tokens, side="right")), 1)
-    lengths = lengths[:count]
+    lengths = _first_lengths(index, max_tokens)
+    count = len(lengths)
     text = stream(tokens_dir, domain, split)[: int(lengths.sum()) + count].astype(np.int64)
     owner = np.repeat(np.arange(count), lengths + 1)
     owner[np.cumsum(lengths + 1) - 1] = UNSCORED
@@ -77,3 +77,14 @@ def windows(tokens_dir: Path, domain: str, split: str, seq_len: int, max_tokens:
         bytes=index["bytes"][:count].astype(np.int64),
         source=[manifest.sources[i] for i in index["source"][:count]],
     )
+
+
+def _first_lengths(index: NDArray[np.void], max_tokens: int) -> NDArray[np.int64]:
+    """Return the lengths of the documents that fit; no more of the index is read than they need."""
+    read = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(index), _INDEXED):
+        read = np.concatenate([read, index["length"][start : start + _INDEXED]])
+        if read.sum() > max_tokens:
+            break
+    count = int(np.searchsorted(np.cumsum(read), max_tokens, side="right"))
+    return read[: max(count, 1)]

@@ -6,7 +6,7 @@ n_v)) + 1 with n documents of which n_v hold token v, over all domains that are 
 data mix the mean of its domains' by the mix's weights. End-of-text is no token of a document.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -49,8 +49,9 @@ def _mean(tokens_dir: Path, domain: str, idf: NDArray[np.float64]) -> NDArray[np
     return total / count
 
 
-def _documents(tokens_dir: Path, domain: str) -> list[NDArray[np.unsignedinteger]]:
-    """Return the training documents of a domain, without those that hold no token."""
+def _documents(tokens_dir: Path, domain: str) -> Iterator[NDArray[np.unsignedinteger]]:
+    """Yield the training documents of a domain, without those that hold no token."""
     text = stream(tokens_dir, domain, "train")
-    rows = documents(tokens_dir, domain, "train")
-    return [text[row["start"] : row["start"] + row["length"]] for row in rows if row["length"]]
+    for row in documents(tokens_dir, domain, "train"):
+        if row["length"]:
+            yield text[row["start"] : row["start"] + row["length"]]
