@@ -43,6 +43,7 @@ NO_TORCH = {"errors", "resources", "spec", "record", "track", "cost", "report", 
 DOORS = {
     "lightning": ("methods/", "train/", "data/tokens/datamodule.py", "run/stages"),
     "tokenizers": ("data/tokens/tokenizer.py",),
+    "rensa": ("data/corpus/dedup.py",),
     "safetensors": ("model/checkpoint.py",),
     "reasoning_gym": ("data/sources/generate.py",),
     "jinja2": ("report/",),

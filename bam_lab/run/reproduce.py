@@ -29,7 +29,7 @@ from bam_lab.spec.load import ResolvedAblation
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("torch", "lightning", "safetensors", "jaxtyping"),
-    "data": ("tokenizers",),
+    "data": ("tokenizers", "rensa"),
     "hf": ("peft", "transformers"),
 }
 USED_BY: dict[str, set[StageName]] = {

@@ -28,7 +28,6 @@ def corpus(context: StageContext) -> None:
         context.check_stop()
         context.report(Progress(done, total, note=note))
 
-    start_afresh(context.work)
     spec = decode(context.settings["corpus"], CorpusSpec)
     manifest = build(spec, context.cache, context.work, progress)
     ngram.cross(context.work, manifest.domains)  # here, so that reports need not read the text

