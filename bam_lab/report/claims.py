@@ -14,7 +14,7 @@ from bam_lab.report.costs import flops_of, kv_bytes_of, num_experts_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.leaves import MORE, Leaf, Ps, decide, nats, partial
 from bam_lab.report.scope import scope
-from bam_lab.report.standing import unranked
+from bam_lab.report.standing import stand_in, unranked
 from bam_lab.report.stats import LEVEL, block_difference, holm
 from bam_lab.spec.claims import BetterTest, Claim, CostTest, DiagonalTest, NoGainTest, Test, quorum
 
@@ -119,11 +119,15 @@ def _judgement(
     elif lacking and verdict != "contradicted":
         # A conjunction with an unknown part can be refuted by the others, but not shown.
         verdict = "not measured"
+    told = [f"{len(made)} of {len(parts)} tests"] if made and left_out else []
+    if made and (standing := stand_in(evidence)):
+        told.append("stand-in")
+        details.append(f"The verdict is about {standing}")
     return Judgement(
         id=name,
         claim=claim,
         verdict=verdict,
-        qualifier=f"{len(made)} of {len(parts)} tests" if made and left_out else "",
+        qualifier=", ".join(told),
         p=ps.holds if ps else None,
         details=(*details, *left_out),
         scope=scope(evidence),

@@ -16,10 +16,11 @@ from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import TEXT, TRAINING
 from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
-from bam_lab.report.evidence import Arm, Curve, Evidence, Provenance, Receipt, StageFact
+from bam_lab.report.evidence import Arm, Curve, Evidence, Order, Provenance, Receipt, StageFact
 from bam_lab.report.noise import noise_of
 
 RECEIPT = "receipt.json"
+ORDER = "order.json"
 POINTS = 80
 """Points kept of a training curve."""
 
@@ -74,7 +75,9 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
         receipts=tuple(_receipt(store, s) for s in stages if _has_receipt(s, index["arms"])),
         provenance=provenance,
-        corpus=_corpus(store, stages),
+        corpus=_corpus(store, stages, "corpus.json"),
+        crossed=_corpus(store, stages, "crossed.json"),
+        orders=tuple(_order(store, s) for s in stages if s.name == "order" and s.done),
         command=_command(index),
     )
 
@@ -190,12 +193,20 @@ def _same_numerics(provenance: Sequence[Provenance]) -> None:
         )
 
 
-def _corpus(store: Store, stages: Sequence[StageFact]) -> dict[str, Any]:
+def _corpus(store: Store, stages: Sequence[StageFact], name: str) -> dict[str, Any]:
+    """Return a file of the corpus; empty before it is built, or where an older one lacks it."""
     for stage in stages:
-        if stage.name == "corpus" and stage.done:
+        if stage.name == "corpus" and stage.done and (store.stage(stage.key) / name).exists():
             with intact(store.stage(stage.key)):
-                return dict(read_json(store.stage(stage.key) / "corpus.json"))
+                return dict(read_json(store.stage(stage.key) / name))
     return {}
+
+
+def _order(store: Store, stage: StageFact) -> Order:
+    with intact(store.stage(stage.key)):
+        return Order(
+            key=stage.key, label=stage.label, domains=read_json(store.stage(stage.key) / ORDER)
+        )
 
 
 def _command(index: dict[str, Any]) -> str:

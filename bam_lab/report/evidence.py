@@ -119,6 +119,14 @@ class Provenance(Spec):
     stages: tuple[str, ...]
 
 
+class Order(Spec):
+    """Hold how alike neighbouring documents are in one order, domain by domain (`order.json`)."""
+
+    key: str
+    label: str
+    domains: dict[str, dict[str, Any]]
+
+
 class Arm(Spec):
     """Hold one arm: its method as resolved, and the budget that the match gave it.
 
@@ -147,6 +155,8 @@ class Evidence(Spec):
         general: the domain that is, or stands in for, the papers' Common Crawl.
         held_out_only: domains that every model is scored on and none is trained on.
         corpus: the corpus manifest; empty before the corpus is built.
+        crossed: how different its domains are (`crossed.json`); empty for older corpora.
+        orders: the orders of documents that stages read.
         command: what rebuilds it.
     """
 
@@ -171,6 +181,8 @@ class Evidence(Spec):
     receipts: tuple[Receipt, ...]
     provenance: tuple[Provenance, ...]
     corpus: dict[str, Any]
+    crossed: dict[str, Any] = Field(default_factory=dict)
+    orders: tuple[Order, ...] = ()
     command: str
 
     @property

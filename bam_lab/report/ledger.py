@@ -25,7 +25,7 @@ _LEDGER = (
 def ledger_table(evidence: Evidence) -> Table:
     """Return what every training stage cost, a mean over its replicates."""
     rows = []
-    for name, stages in _training_stages(evidence).items():
+    for name, stages in training_stages(evidence).items():
         done = [stage for stage in stages if stage.ledger]
         if done:
             rows.append(Row(name, tuple(_ledger_values(done)), note=_partly(done, stages)))
@@ -95,7 +95,8 @@ def match_table(evidence: Evidence) -> Table:
     )
 
 
-def _training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
+def training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
+    """Return the training stages in the order of the phases, replicates together."""
     order = ["seed_model", "expert", "mixture"]
     stages = [stage for stage in evidence.stages if stage.name in order]
     stages.sort(key=lambda stage: order.index(stage.name))

@@ -7,6 +7,7 @@ from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import FROM, scope
 from bam_lab.report.sections import diagonal_lines
 from bam_lab.report.standing import matching
+from bam_lab.report.text import stands_in
 from bam_lab.spec.published import PublishedTable
 
 
@@ -16,7 +17,7 @@ def page_parts(evidence: Evidence, published: PublishedTable | None) -> dict[str
         "scope_text": scope(evidence),
         "state_text": _state(evidence.stages),
         "matching_text": matching(evidence, published is not None),
-        "stands_in_text": _stands_in(evidence),
+        "stands_in_text": stands_in(evidence),
         "replicates_text": _replicates(evidence),
         "failures": [(s.label, s.failure) for s in evidence.stages if s.failure],
         "receipts": [
@@ -56,17 +57,6 @@ def _state(every: Sequence[StageFact]) -> str:
         return ""
     text = f"{done} of {len(stages)} stages are done"
     return text + (f", {failed} failed" if failed else "") + ": cells may be missing."
-
-
-def _stands_in(evidence: Evidence) -> str:
-    for name, record in evidence.corpus.get("domains", {}).items():
-        if record.get("stands_in_for"):
-            sources = ", ".join(record["sources"])
-            return (
-                f"In place of {record['stands_in_for']} stands the domain “{name}” "
-                f"({record['title']}), made of {sources}."
-            )
-    return "The corpus is not built yet." if not evidence.corpus else ""
 
 
 def _replicates(evidence: Evidence) -> str:

@@ -1,7 +1,7 @@
 """Write a report: one HTML page, LaTeX and CSV tables, and the evidence that renders them again.
 
     report.html    self-contained: no request leaves it
-    table.tex      the two main tables, booktabs only
+    table.tex      the main tables, booktabs only
     table.csv      every cell of every table, tidy
     results.json   the evidence (`evidence.py`), from which all of this can be rendered
     verdicts.json  the claims' verdicts and the effects behind them, for programs
@@ -28,11 +28,7 @@ from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.page import page_parts
 from bam_lab.report.provenance import experts_table, moved_table
-from bam_lab.report.sections import (
-    corpus_table,
-    routing_table,
-    specialisation_table,
-)
+from bam_lab.report.sections import routing_table, specialisation_table
 from bam_lab.report.step0 import (
     batch_loss_table,
     receipts_table,
@@ -42,6 +38,15 @@ from bam_lab.report.step0 import (
 from bam_lab.report.table import Table, to_csv, to_rich
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.templates import render_html, render_tex
+from bam_lab.report.text import (
+    alone_table,
+    contamination_table,
+    corpus_table,
+    crossed_table,
+    items_table,
+    order_table,
+    repeats_table,
+)
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
@@ -93,9 +98,11 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     published = published_table(evidence)
     judgements = judge(evidence, declared_claims(evidence))
     effects, absolute = effects_table(evidence, published), absolute_table(evidence, published)
+    alone = alone_table(evidence)
     tables: dict[str, Table | None] = {
         "effects": effects,
         "absolute": absolute,
+        "alone": alone,
         "noise": noise_table(evidence),
         "match": match_table(evidence),
         "ledger": ledger_table(evidence),
@@ -108,6 +115,11 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "specialisation": specialisation_table(evidence, published),
         "routing": routing_table(evidence),
         "corpus": corpus_table(evidence),
+        "repeats": repeats_table(evidence),
+        "contamination": contamination_table(evidence),
+        "evaluation_items": items_table(evidence),
+        "crossed": crossed_table(evidence),
+        "order": order_table(evidence),
     }
     summary = _summary(evidence, judgements, effects)
     drawn = figures.available()
@@ -126,7 +138,11 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             data=_script(evidence, summary),
             **page_parts(evidence, published),
         ),
-        "table.tex": render_tex("tables.tex.j2", tables=[effects, absolute], evidence=evidence),
+        "table.tex": render_tex(
+            "tables.tex.j2",
+            tables=[effects, absolute, *([alone] if alone else [])],
+            evidence=evidence,
+        ),
         "table.csv": to_csv([table for table in tables.values() if table]),
         "results.json": evidence.model_dump_json(indent=1) + "\n",
         "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",

@@ -1,8 +1,7 @@
-"""The supporting tables: specialisation, auxiliary losses and routing, text."""
+"""The supporting tables: specialisation, auxiliary losses and routing."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bam_lab.report.blocks import dense_experts, diagonal
 from bam_lab.report.evidence import Cell, Evidence
@@ -110,47 +109,6 @@ def routing_table(evidence: Evidence) -> Table | None:
         ),
         corner="arm",
         columns=tuple(Column(key.replace("_", " ")) for key in keys),
-        rows=tuple(hoist(row) for row in rows),
-    )
-
-
-def corpus_table(evidence: Evidence) -> Table | None:
-    """Return what the text is made of; None before the corpus is built."""
-    domains: Mapping[str, Any] = evidence.corpus.get("domains", {})
-    rows = []
-    for domain, record in domains.items():
-        for source, facts in record["sources"].items():
-            splits = facts["splits"]
-            size = sum(split["bytes"] for split in splits.values())
-            documents = sum(split["documents"] for split in splits.values())
-            failure = str(facts.get("failure") or "")
-            rows.append(
-                Row(
-                    source,
-                    (
-                        Value(domain),
-                        Value(facts.get("package") or "local files"),
-                        Value(f"{size / 1e6:.2f}", size / 1e6),
-                        Value(f"{documents:,}", float(documents)),
-                        Value(str(facts["licence"])),
-                    ),
-                    note=f"{source}: {failure}" if failure else "",
-                )
-            )
-    if not rows:
-        return None
-    return Table(
-        label="corpus",
-        title="Text",
-        caption=f"Corpus {evidence.corpus['digest'][:16]}. MB: million bytes of UTF-8, all splits.",
-        corner="source",
-        columns=(
-            Column("domain", align="left"),
-            Column("package", align="left"),
-            Column("MB"),
-            Column("documents"),
-            Column("licence", align="left"),
-        ),
         rows=tuple(hoist(row) for row in rows),
     )
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from bam_lab.cost.match import TOLERANCE
 from bam_lab.report.costs import method_of
@@ -77,6 +78,28 @@ def matching(evidence: Evidence, printed: bool) -> str:
             f"{matched_thing(evidence)}, which do not depend on the machine."
         )
     return f"The paper's data matching: arms are equal in {matched_thing(evidence)}, in its order."
+
+
+def general_of(evidence: Evidence) -> tuple[str, dict[str, Any]]:
+    """Return the general domain and its record in the corpus; an empty one where there is none."""
+    name = evidence.general or evidence.domains[0]  # results from before the field was written
+    return name, dict(evidence.corpus.get("domains", {}).get(name, {}))
+
+
+def stand_in(evidence: Evidence) -> str:
+    """Return what stands in for the papers' text where arms differ in it; else an empty text.
+
+    Then a verdict is about the stand-in.
+    """
+    recipe = evidence.recipe["expert"]["general_share"]
+    read = {
+        (arm.data.get("general_share", recipe), arm.data.get("general_repeats"))
+        for arm in evidence.arms
+    }
+    name, record = general_of(evidence)
+    if len(read) < 2 or not record.get("stands_in_for"):
+        return ""
+    return f"“{name}” ({record['title']}), a stand-in for {record['stands_in_for']}"
 
 
 def _spent(evidence: Evidence, arm: str, kind: str) -> float | None:

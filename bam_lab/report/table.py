@@ -6,6 +6,7 @@ A cell knows which runs made it, in every rendering that can carry it.
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
 from typing import Literal
@@ -146,8 +147,19 @@ def to_csv(tables: list[Table]) -> str:
                 number = "" if value.number is None else repr(value.number)
                 note = "; ".join(part for part in (row.note, value.note) if part)
                 place = [table.label, row.head, column.group, column.name]
-                writer.writerow([*place, value.text, number, note, " ".join(value.runs)])
+                line = [*place, value.text, number, note, " ".join(value.runs)]
+                writer.writerow([_no_formula(text) for text in line])
     return out.getvalue()
+
+
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"--|[+-]?[0-9][0-9.e+-]*( ± [0-9.]+)?")
+
+
+def _no_formula(text: str) -> str:
+    """Return text that a spreadsheet does not run: names and licences are the user's."""
+    harmless = not _FORMULA.match(text) or _NUMBER.fullmatch(text)
+    return text if harmless else f"'{text}"
 
 
 HEAD_WIDTH = 16
