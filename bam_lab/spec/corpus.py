@@ -4,15 +4,18 @@ A source is a package of a registry read without being installed, a generator, a
 set, or files of the user's.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bam_lab.errors import SpecError
 from bam_lab.spec.base import Name, PositiveFloat, PositiveInt, SchemaVersion, Share, Spec
 
 Extractor = Literal[
+    "api_manuals",
     "chat_items",
     "choice_items",
     "cookbook",
@@ -37,6 +40,7 @@ Extractor = Literal[
     "web_oscar",
     "web_wikipedia",
     "wikipedia_intros",
+    "wordnet",
 ]
 
 
@@ -130,13 +134,14 @@ class FilesSource(Spec):
     """Read local files.
 
     .txt, .md and .py are a document each; .jsonl, .jsonl.gz and .jsonl.zst one a line; .parquet one
-    a row.
+    a row. Files of other kinds and hidden ones are left out.
 
     Attributes:
         folder: relative to the corpus file.
         pattern: which files below it, as `Path.glob` takes it.
-        text_field: the field or column that holds the text.
-        encoding: of text files; None takes UTF-8, else what detection says.
+        text_field: the field or column that holds the text; a dot leads into an object of a line.
+        encoding: of text files and lines; None takes UTF-8 or what a byte order mark says, and for
+            text files else what detection says.
     """
 
     kind: Literal["files"]
@@ -148,6 +153,17 @@ class FilesSource(Spec):
     licence: str
     max_megabytes: PositiveFloat
 
+    @model_validator(mode="after")
+    def _known_encoding(self) -> Self:
+        if self.encoding is not None:
+            try:
+                b"".decode(self.encoding)
+            except (LookupError, ValueError):
+                raise ValueError(
+                    f"encoding must be one that Python knows, such as latin-1, got {self.encoding}"
+                ) from None
+        return self
+
 
 class HubSource(Spec):
     """Stream a Hugging Face data set up to a budget, or read one that was saved to disk.
@@ -155,9 +171,10 @@ class HubSource(Spec):
     Attributes:
         dataset: a name on the hub, or the folder of one saved to disk, relative to the corpus file.
         subset: its configuration, where it has several.
-        revision: commit or tag; None takes the newest, and the manifest cannot say which that was.
+        revision: commit or tag; None takes the newest, and the manifest says which that was.
+        text_field: the column that holds the text; a dot leads into a nested one.
         filters: field -> value; only such rows are read (for sets that hold several sources).
-        max_documents: rows read at most; None for no limit.
+        max_documents: such rows read at most; None for no limit.
         max_read_megabytes: megabytes of raw text read at most; None for no limit. One of the two
             must be set for a data set on the hub.
     """
@@ -312,7 +329,11 @@ def sources_of(spec: CorpusSpec) -> list[Source]:
 
 
 def located(spec: CorpusSpec, base: Path) -> CorpusSpec:
-    """Return the spec with local folders taken from `base`, made absolute."""
+    """Return the spec with local folders taken from `base`, made absolute.
+
+    Raises:
+        SpecError: a Hugging Face data set is no folder, and nothing limits what is read of it.
+    """
 
     def change(source: Source) -> Source:
         match source:
@@ -322,10 +343,32 @@ def located(spec: CorpusSpec, base: Path) -> CorpusSpec:
             case HubSource() if (base / source.dataset).is_dir():
                 folder = str((base / source.dataset).resolve())
                 return source.model_copy(update={"dataset": folder})
+            case HubSource():
+                unread.extend(_hub_problems(source, base))
+                return source
             case _:
                 return source
 
-    return _map_sources(spec, change)
+    unread: list[str] = []
+    found = _map_sources(spec, change)
+    if unread:
+        raise SpecError(unread)
+    return found
+
+
+def _hub_problems(source: HubSource, base: Path) -> list[str]:
+    """Say what is wrong with a data set that is no folder."""
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", source.dataset):
+        return [
+            f"{source.name}: dataset must be a name on the hub or a folder, got {source.dataset}; "
+            f"there is no such folder in {base}. Mend it in the corpus."
+        ]
+    if source.max_documents is None and source.max_read_megabytes is None:
+        return [
+            f"{source.name}: max_documents or max_read_megabytes must be given for a data set on "
+            f"the hub, got neither for {source.dataset}. Give one of them."
+        ]
+    return []
 
 
 def identity(spec: CorpusSpec) -> dict[str, Any]:

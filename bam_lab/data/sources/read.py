@@ -5,12 +5,11 @@ documents in the same order, whichever process reads it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
-from bam_lab.data.sources import archives, debian, extract, generate, local, npm, pypi
-from bam_lab.errors import InputError
+from bam_lab.data.sources import archives, debian, extract, generate, hub, local, npm, pypi
+from bam_lab.data.sources.pieces import EXAMPLES, Opened, Piece, Tally
 from bam_lab.record.files import sha256
 from bam_lab.spec.corpus import (
     DebianSource,
@@ -23,68 +22,7 @@ from bam_lab.spec.corpus import (
     Source,
 )
 
-EXAMPLES = 5
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Name a part of a source that one process reads.
-
-    Attributes:
-        path: the file it lies in; empty where there is none (generators, streams).
-        start: first byte (or row group) of it.
-        stop: the one after its last; None for the end of the file.
-        line: number of the line that `start` stands at the beginning of, counted from 1.
-    """
-
-    path: str = ""
-    start: int = 0
-    stop: int | None = None
-    line: int = 1
-
-
-@dataclass(frozen=True)
-class Opened:
-    """Hold a source ready to read.
-
-    Attributes:
-        file: name and sha256 of the released file; empty for others.
-        package: what it was read from, with its version; None for local files.
-    """
-
-    pieces: tuple[Piece, ...]
-    package: str | None = None
-    file: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Tally:
-    """Count what a reader met that was no document; tallies of pieces are added up.
-
-    Attributes:
-        entries: lines, rows or files that were met.
-        broken: those of them that could not be read.
-        examples: place and reason of the first `EXAMPLES` of them.
-        notes: what was done without being asked (an encoding that was detected).
-    """
-
-    entries: int = 0
-    broken: int = 0
-    examples: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def reject(self, place: str, reason: str) -> None:
-        """Count one entry that could not be read."""
-        self.broken += 1
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(f"{place}: {reason}")
-
-    def add(self, other: "Tally") -> None:
-        """Add what another piece met, which stands later in the source."""
-        self.entries += other.entries
-        self.broken += other.broken
-        self.examples = (self.examples + other.examples)[:EXAMPLES]
-        self.notes = (self.notes + other.notes)[:EXAMPLES]
+__all__ = ["EXAMPLES", "Opened", "Piece", "Tally", "documents", "open_source"]
 
 
 def open_source(source: Source, cache: Path) -> Opened:
@@ -103,9 +41,9 @@ def open_source(source: Source, cache: Path) -> Opened:
         case GeneratorSource():
             return Opened((Piece(),), f"{source.package} {source.version}")
         case FilesSource():
-            return Opened(tuple(Piece(str(path)) for path in local.paths(source)))
+            return local.opened(source)
         case HubSource():
-            raise InputError(f"{source.name}: this kind of source cannot be read yet.")
+            return hub.opened(source, cache)
         case _:
             assert_never(source)
 
@@ -123,9 +61,9 @@ def documents(source: Source, piece: Piece, tally: Tally) -> Iterator[tuple[str,
         case GeneratorSource():
             yield from generate.documents(source)
         case FilesSource():
-            yield from local.documents(source)
+            yield from local.documents(source, piece, tally)
         case HubSource():
-            raise InputError(f"{source.name}: this kind of source cannot be read yet.")
+            yield from hub.documents(source, piece, tally)
         case _:
             assert_never(source)
 

@@ -1,0 +1,70 @@
+"""Turn the bytes of one text file into text: named encoding, byte order mark, UTF-8, detection."""
+
+import codecs
+import re
+
+from bam_lab.errors import InputError
+
+_MARKS = {  # UTF-32's mark begins with UTF-16's
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
+_MOST_CONTROL = 0.02
+_SAMPLE = 200_000
+
+
+class NotText(ValueError):
+    """Say why bytes are no text; for a tally."""
+
+
+def marked(head: bytes) -> str | None:
+    """Return the encoding that a byte order mark in the first four bytes names."""
+    return next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+
+
+def decode(content: bytes, encoding: str | None) -> tuple[str, str | None]:
+    """Return the text, and the encoding if nothing but detection said which.
+
+    Raises:
+        NotText: it is binary, or not in the named encoding.
+        InputError: detection needs a package that is missing.
+    """
+    detected = None
+    try:
+        text = content.decode(encoding or marked(content[:4]) or "utf-8")
+    except UnicodeError as error:
+        if encoding is not None or marked(content[:4]) is not None:
+            raise NotText(f"must be {encoding or marked(content[:4])} text, got {error}") from None
+        at = error.start if isinstance(error, UnicodeDecodeError) else 0
+        detected = _detected(content, at)
+        try:
+            text = content.decode(detected)
+        except UnicodeError as mistaken:
+            raise NotText(f"must be text, got bytes that seem {detected}: {mistaken}") from None
+    if "\0" in text:
+        raise NotText("must be text, got binary data (it holds NUL)")
+    if len(_CONTROL.findall(text)) > _MOST_CONTROL * len(text):
+        raise NotText("must be text, got binary data (it is full of control characters)")
+    return text, detected
+
+
+def _detected(content: bytes, at: int) -> str:
+    """Guess the encoding of bytes that are not UTF-8 from position `at` on."""
+    if b"\0" in content:
+        raise NotText("must be text, got binary data (it holds NUL)")
+    try:
+        import charset_normalizer  # in the extra `data`
+    except ModuleNotFoundError:
+        raise InputError(
+            "telling the encoding of a file that is not UTF-8 needs charset-normalizer. "
+            "Name it by the source's encoding, or run: pip install 'bam-lab[data]'"
+        ) from None
+    start = max(0, at - _SAMPLE // 2)
+    best = charset_normalizer.from_bytes(content[start : start + _SAMPLE]).best()
+    if best is None:
+        raise NotText("must be text, got binary data")
+    return str(best.encoding)
