@@ -113,6 +113,20 @@ def test_too_few_documents_are_refused(add, tmp_path):
     assert "1 shorter than 200 characters" in done.err
 
 
+def test_broken_lines_are_counted_and_too_many_refused(add, tmp_path):
+    path = write_poems(tmp_path / "poems.jsonl", 300)
+    text = path.read_text()
+    path.write_text(text + "{no json\n")
+    done = add("poems", str(path))
+    assert done.code == 0
+    assert "1 of 302 entries are broken" in done.out
+    assert "poems.jsonl:302" in done.out
+    path.write_text(text + "{no json\n" * 4)
+    done = add("poems", str(path))
+    assert done.code == 2
+    assert "at most 1% of the entries may be broken, got 4 of 305" in done.err
+
+
 def test_an_empty_folder_is_refused(add, tmp_path):
     (tmp_path / "nothing").mkdir()
     assert add("poems", str(tmp_path / "nothing")).code == 2

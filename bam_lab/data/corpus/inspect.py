@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bam_lab.data.corpus.build import BROKEN_SHARE
 from bam_lab.data.corpus.clean import keep, normalise
 from bam_lab.data.sources import read
+from bam_lab.data.sources.pieces import Tally
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import Cleaning, DomainSource, FilesSource, HoldOut, HubSource, Source
 
@@ -38,9 +40,9 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
     Raises:
         InputError: it cannot be read.
     """
-    seen, hashes, total = Seen(), set(), read.Tally()
+    seen, hashes, total = Seen(), set(), Tally()
     for piece in read.open_source(source, cache).pieces:
-        tally = read.Tally()
+        tally = Tally()
         for _, raw in read.documents(source, piece, tally):
             text = normalise(raw)
             if len(text) < cleaning.min_characters:
@@ -56,6 +58,12 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
                 seen.documents += 1
                 seen.bytes += len(text.encode())
         total.add(tally)
+    if total.broken > BROKEN_SHARE * total.entries:
+        examples = "".join(f"\n  {example}" for example in total.examples)
+        raise InputError(
+            f"{place(source)}: at most {BROKEN_SHARE:.0%} of the entries may be broken, got "
+            f"{total.broken:,} of {total.entries:,}. Mend these and others:{examples}"
+        )
     if total.broken:
         seen.notes.append(f"{total.broken} of {total.entries} entries are broken:")
         seen.notes += total.examples
