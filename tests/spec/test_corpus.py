@@ -7,7 +7,14 @@ import pytest
 from bam_lab import resources
 from bam_lab.errors import SpecError
 from bam_lab.record.fingerprint import fingerprint
-from bam_lab.spec.corpus import CorpusSpec, FilesSource, PypiSource, identity, located
+from bam_lab.spec.corpus import (
+    CorpusSpec,
+    FilesSource,
+    PypiSource,
+    held_out_only,
+    identity,
+    located,
+)
 from bam_lab.spec.reader import read
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "corpus.yaml"
@@ -78,7 +85,8 @@ def test_located_makes_folders_absolute():
 
 def test_default_needs_only_pypi_and_pins_what_it_reads():
     spec = read(DEFAULT, CorpusSpec)
-    assert set(spec.domains) == {"general", "code", "law", "math"}
+    assert set(spec.domains) == {"general", "code", "law", "math", "web"}
+    assert held_out_only(spec) == ("web",)
     sources = [source for domain in spec.domains.values() for source in domain.sources]
     assert {source.kind for source in sources} == {"pypi", "generator"}
     assert all(source.licence for source in sources)
