@@ -34,7 +34,8 @@ from bam_lab.data.corpus.runs import Hashes
 from bam_lab.data.corpus.split import SPLITS
 from bam_lab.data.corpus.unit import Unit, save
 from bam_lab.data.pool import Pool
-from bam_lab.data.sources.read import Piece, Tally, open_source
+from bam_lab.data.sources.pieces import Piece, Tally
+from bam_lab.data.sources.read import open_source
 from bam_lab.errors import InputError
 from bam_lab.record.files import make_folder, read_json, write_json
 from bam_lab.spec.corpus import CorpusSpec, sources_of
@@ -107,6 +108,7 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
         except InputError as error:
             one.failure = str(error)
         else:
+            one.tally.notes += one.opened.notes
             position = 0
             if one.domain is not None:
                 position = spec.domains[one.domain].sources.index(one.source)

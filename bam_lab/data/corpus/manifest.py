@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.data.corpus.split import SPLITS
-from bam_lab.data.sources.read import Tally
+from bam_lab.data.sources.pieces import Tally
 from bam_lab.record.files import read_json
 
 MANIFEST = "corpus.json"

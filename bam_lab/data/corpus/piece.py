@@ -19,7 +19,8 @@ from bam_lab.data.corpus.domain import TEST, TRAIN, VALID
 from bam_lab.data.corpus.runs import CONTAMINATION_WORDS, Runs, together
 from bam_lab.data.corpus.unit import DOCUMENT, Lines, Unit, rows_of, save
 from bam_lab.data.growing import grown
-from bam_lab.data.sources.read import Tally, documents
+from bam_lab.data.sources.pieces import Tally
+from bam_lab.data.sources.read import documents
 from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder, read_json, write_json
 from bam_lab.spec.corpus import Cleaning

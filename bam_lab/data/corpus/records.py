@@ -17,7 +17,7 @@ from bam_lab.data.corpus.manifest import (
 )
 from bam_lab.data.corpus.split import MEGABYTE, SPLITS
 from bam_lab.data.corpus.unit import Pieces, Unit, save
-from bam_lab.data.sources.read import Opened, Tally
+from bam_lab.data.sources.pieces import Opened, Tally
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, FilesSource, HubSource, Source
 

@@ -40,13 +40,15 @@ def within_caps(
         sources: number of each document's source.
         domain: names the caps.
     """
-    totals = np.bincount(sources, sizes, minlength=len(domain.sources)).astype(np.int64)
+    totals = np.bincount(sources[order], sizes[order], minlength=len(domain.sources)).astype(
+        np.int64
+    )
     limits = [
         min(int(total), source.max_megabytes * MEGABYTE)
         for total, source in zip(totals, domain.sources, strict=True)
     ]
     shrink = min(1.0, domain.max_megabytes * MEGABYTE / max(sum(limits), 1))
-    kept = np.zeros(len(order), dtype=np.bool_)
+    kept = np.zeros(len(sizes), dtype=np.bool_)
     for number, limit in enumerate(limits):
         mine = order[sources[order] == number]
         if totals[number] <= limit * shrink:

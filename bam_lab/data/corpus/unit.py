@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from bam_lab.data.sources.read import Piece
+from bam_lab.data.sources.pieces import Piece
 from bam_lab.record.files import explained
 from bam_lab.spec.corpus import Source
 

@@ -6,7 +6,6 @@ tokens.json                 counts, source names, end-of-text, digest
 """
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,17 +16,19 @@ from numpy.typing import NDArray
 
 from bam_lab.data import pool
 from bam_lab.data.corpus.manifest import read_documents, read_manifest
+from bam_lab.data.corpus.runs import together
 from bam_lab.data.corpus.split import SPLITS
+from bam_lab.data.growing import grown
 from bam_lab.data.tokens import tokenizer as tokenizers
-from bam_lab.record.files import explained, make_folder, sha256, write_json
+from bam_lab.record.files import make_folder, sha256, write_json
 from bam_lab.spec.model import END_OF_TEXT_ID
-from bam_lab.spec.parts import part_of
+from bam_lab.spec.parts import Part, part_of
 
 MANIFEST = "tokens.json"
 DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("source", "<i4")])
 """start and length in tokens, end-of-text not counted; bytes of UTF-8; index into the sources."""
 
-_TOGETHER = 256
+_COUNTED = 1 << 22  # tokens at a time: bincount widens them to eight bytes
 _COUNTED = 1 << 20
 
 
@@ -94,7 +95,7 @@ def stream(tokens_dir: Path, domain: str, split: str) -> NDArray[np.unsignedinte
     """Return the tokens of one domain and split, memory-mapped; of a part of it, in memory."""
     if part := part_of(domain):
         whole = stream(tokens_dir, part.domain, split)
-        rows = documents(tokens_dir, part.domain, split)[part.number - 1 :: part.parts]
+        rows = _of_part(tokens_dir, part, split)
         pieces = [whole[row["start"] : row["start"] + row["length"] + 1] for row in rows]
         return np.concatenate([whole[:0], *pieces])
     tokens: NDArray[np.unsignedinteger] = np.load(
@@ -118,11 +119,24 @@ def token_counts(tokens_dir: Path, split: str) -> NDArray[np.int64]:
 def documents(tokens_dir: Path, domain: str, split: str) -> NDArray[np.void]:
     """Return the index of documents of a domain, memory-mapped, or of a part; dtype `DOCUMENT`."""
     if part := part_of(domain):
-        rows = documents(tokens_dir, part.domain, split)[part.number - 1 :: part.parts].copy()
+        rows = _of_part(tokens_dir, part, split)
         rows["start"] = np.cumsum(rows["length"] + 1) - (rows["length"] + 1)
         return rows
     index: NDArray[np.void] = np.load(tokens_dir / f"{domain}.{split}.documents.npy", mmap_mode="r")
     return index
+
+
+def _of_part(tokens_dir: Path, part: Part, split: str) -> NDArray[np.void]:
+    """Return the documents of a part, in the folder's order; `start` in the whole domain.
+
+    A folder with another order (`data/order/`) says which row of the encoded corpus each document
+    had, so that a part is made of the same documents in every order.
+    """
+    index = documents(tokens_dir, part.domain, split)
+    path = tokens_dir / f"{part.domain}.{split}.rows.npy"
+    rows = np.load(path) if path.exists() else np.arange(len(index))
+    taken: NDArray[np.void] = np.array(index[rows % part.parts == part.number - 1])
+    return taken
 
 
 def _encode(
@@ -131,20 +145,21 @@ def _encode(
     """Encode one domain and split; return its tokens."""
     tokenizer = tokenizers.load(tokenizer_dir)
     dtype = np.dtype("<u2" if tokenizer.get_vocab_size() <= 1 << 16 else "<u4")
+    number = {name: place for place, name in enumerate(sources)}
     rows = read_documents(corpus_dir, domain, split)
-    pieces: list[NDArray[np.unsignedinteger]] = [np.zeros(0, dtype)]
-    index: list[tuple[int, int, int, int]] = []
-    position = 0
-    while batch := list(itertools.islice(rows, _TOGETHER)):
-        encodings = tokenizer.encode_batch_fast([row["text"] for row in batch])
-        for row, encoding in zip(batch, encodings, strict=True):
-            ids = np.array([*encoding.ids, END_OF_TEXT_ID], dtype=dtype)
-            size = len(row["text"].encode())
-            index.append((position, len(ids) - 1, size, sources.index(row["source"])))
-            pieces.append(ids)
-            position += len(ids)
     stem = out / f"{domain}.{split}"
-    with explained(stem):
-        np.save(f"{stem}.npy", np.concatenate(pieces))
-        np.save(f"{stem}.documents.npy", np.array(index, dtype=DOCUMENT))
+    position = 0
+    with (
+        grown(Path(f"{stem}.npy"), dtype) as tokens,
+        grown(Path(f"{stem}.documents.npy"), DOCUMENT) as index,
+    ):
+        for batch in together(rows, lambda row: len(row["text"])):
+            encodings = tokenizer.encode_batch_fast([row["text"] for row in batch])
+            entries = []
+            for row, encoding in zip(batch, encodings, strict=True):
+                size = len(row["text"].encode())
+                entries.append((position, len(encoding.ids), size, number[row["source"]]))
+                tokens.append(np.array([*encoding.ids, END_OF_TEXT_ID], dtype))
+                position += len(encoding.ids) + 1
+            index.append(np.array(entries, DOCUMENT))
     return position
