@@ -2,7 +2,9 @@
 
 - `model`: what the mathematics needs. Causal attention reads (T+1)/2 keys on average; active
   experts only; the LM head counts, the embedding look-up is 0; backward is twice forward, less the
-  weight gradients of frozen experts; no recompute, no optimizer. Matching uses this one.
+  weight gradients of frozen experts; no recompute, no optimizer. Matching uses this one. Under
+  `cross_document_attention: false` it still counts a sequence as one document: an upper bound that
+  depends on no text, and the same for every arm. What is executed is the same either way.
 - `executed`: what our code runs on a CPU, equal to a traced count. Up to `BLOCKED_UP_TO` tokens
   attention goes by blocks of rows, each over the keys up to its end; beyond (and on a GPU) it reads
   all T keys, and its fused backward is 2.5 times its forward because it computes the scores again.

@@ -133,7 +133,8 @@ class AttentionExperts(nn.Module):
         if context.cached is not None:
             _hold(context.cached.layer, k, v)
         k, v = (x.reshape(-1, heads, t, c) for x in (k, v))
-        return gathered_attention(q, k, v, plan(groups, routing.chosen, self.query.shape[0], heads))
+        chunks = plan(groups, routing.chosen, self.query.shape[0], heads, context.starts)
+        return gathered_attention(q, k, v, chunks)
 
 
 def attend(
@@ -155,12 +156,12 @@ def attend(
     q = rotate(q.reshape(b, t, -1, head_dim), context.rope)
     k = rotate(k.reshape(b, t, -1, head_dim), context.rope).transpose(1, 2)
     v = v.reshape(b, t, -1, head_dim).transpose(1, 2)
-    over = causal_attention
+    over = partial(causal_attention, starts=context.starts)
     if cached is not None and cached.prompt:
         _hold(cached.layer, k, v)
     elif cached is not None:
         k, v = _held(cached, k, v, chosen, spec.num_kv_heads)
-        over = partial(step_attention, lengths=cached.lengths + 1)
+        over = partial(step_attention, lengths=cached.lengths + 1, starts=context.starts)
     kv_heads = k.shape[1]
     if kv_heads == spec.num_kv_heads:  # query heads stand as (set, K, G): sets join the groups
         q = q.view(b, t, sets, kv_heads, group_size, head_dim).permute(0, 3, 2, 4, 1, 5)
@@ -177,13 +178,17 @@ def step_attention(
     k: Float[Tensor, "B K L C"],
     v: Float[Tensor, "B K L C"],
     lengths: Int[Tensor, " B"],
+    starts: Int[Tensor, "B 1"] | None = None,
 ) -> Float[Tensor, "B K G 1 C"]:
-    """Attend from one query a row to the row's first `lengths` keys."""
+    """Attend from one query a row to the row's first `lengths` keys, from `starts` on."""
     rows = q.squeeze(3) * q.shape[-1] ** -0.5
     scores = torch.matmul(rows, k.mT)  # B K G L
     places = torch.arange(k.shape[2], device=k.device)
-    behind = (places >= lengths[:, None])[:, None, None]  # B 1 1 L
-    weights = scores.masked_fill_(behind, float("-inf")).softmax(-1)  # summed in float32 inside
+    hidden = places >= lengths[:, None]  # B L
+    if starts is not None:
+        hidden |= places < starts
+    hidden = hidden[:, None, None]
+    weights = scores.masked_fill_(hidden, float("-inf")).softmax(-1)  # summed in float32 inside
     return torch.matmul(weights, v).unsqueeze(3)
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from bam_lab.model.layers import Rope
+from bam_lab.spec.model import END_OF_TEXT_ID
 
 RoutingRule = Literal["prompt", "segment"]
 """How methods that route segments decide while generating: once from the prompt, or again."""
@@ -54,12 +55,14 @@ class Cache:
         lengths: places of each row that count; before the prompts were read, those of its prompt.
         rule: how methods that route segments decide.
         filled: whether the prompts were read.
+        starts: where each row's current document begins; None where attention reaches over it.
     """
 
     layers: list[LayerCache]
     lengths: Int[Tensor, " B"]
     rule: RoutingRule
     filled: bool = False
+    starts: Int[Tensor, " B"] | None = None
 
 
 class Cached(NamedTuple):
@@ -105,6 +108,7 @@ class Context(NamedTuple):
         draw: None under the inference rule.
         cached: None but in generation.
         prompt: None but where generation is followed without a cache.
+        starts: the first place that each token may attend to; None where that is the row's first.
     """
 
     rope: Rope
@@ -112,3 +116,10 @@ class Context(NamedTuple):
     draw: Draw | None = None
     cached: Cached | None = None
     prompt: Prompt | None = None
+    starts: Int[Tensor, "B T"] | None = None
+
+
+def document_starts(tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T"]:
+    """Return the place of the last end-of-text at or before each token; 0 where there is none."""
+    places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+    return places.where(tokens == END_OF_TEXT_ID, 0).cummax(1).values

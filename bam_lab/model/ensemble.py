@@ -3,7 +3,8 @@
 p(x | text) = sum_i p(i | text) p_i(x | text), where p(i | text) is the softmax over experts of
 cosine(tf-idf of the text so far, mean tf-idf vector of expert i's training text) / temperature, the
 `top_k` largest renormalised (arXiv:2208.03306, arXiv:2303.14177 §3). The text of position t is its
-inputs up to and with t, so the mixture is causal. Nothing here is trained.
+inputs up to and with t, so the mixture is causal; where attention does not cross documents, those
+of its own document. Nothing here is trained.
 
 - The posterior is incremental. With counts c, a token v adds idf_v * centroid_v to each dot product
   and idf_v^2 (2 c_v + 1) to the squared norm: two running sums, and no vector of the vocabulary.
@@ -20,10 +21,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from bam_lab.model.context import document_starts
 from bam_lab.model.losses import token_nats
 from bam_lab.model.transformer import Transformer
 from bam_lab.spec.methods import BTMMethod, DenseMethod
-from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.model import END_OF_TEXT_ID, ModelSpec
 
 DENSE = DenseMethod(method="dense")
 
@@ -102,10 +104,14 @@ class Ensemble(nn.Module):
         # float64: the sums are long, and a cosine is divided by a small temperature.
         idf, centroids = self.idf.double(), self.centroids.double()
         weight = idf[tokens]  # B T
-        dots = (weight[..., None] * centroids.T[tokens]).cumsum(1)  # B T N
         same = tokens[:, :, None] == tokens[:, None, :]  # B T T
+        starts = _starts(self.spec, tokens)
+        if starts is not None:
+            same &= starts[:, :, None] == starts[:, None, :]
         before = same.tril(-1).sum(-1)  # how often each token stood before
-        norms = (weight.square() * (2 * before + 1)).cumsum(1).sqrt()  # B T
+        dots = _running(weight[..., None] * centroids.T[tokens], starts)  # B T N
+        squares = (weight.square() * (2 * before + 1)).unsqueeze(-1)
+        norms = _running(squares, starts).squeeze(-1).sqrt()  # B T
         cosines: Tensor = dots / (norms[..., None] * centroids.norm(dim=1))
         return cosines
 
@@ -130,7 +136,12 @@ def posterior_reference(model: Ensemble, tokens: Int[Tensor, "B T"]) -> Float[Te
     """Return the posterior from whole tf-idf vectors, one position after the other: the oracle."""
     rows = []
     for t in range(tokens.shape[1]):
-        counts = F.one_hot(tokens[:, : t + 1], model.spec.vocab_size).sum(1)  # B V
+        text = F.one_hot(tokens[:, : t + 1], model.spec.vocab_size)  # B t+1 V
+        if not model.spec.cross_document_attention:
+            for row, own in zip(tokens, text, strict=True):
+                ends = (row[: t + 1] == END_OF_TEXT_ID).nonzero()
+                own[: int(ends.max()) if len(ends) else 0] = 0
+        counts = text.sum(1)  # B V
         vectors = counts.double() * model.idf.double()
         centroids = model.centroids.double()
         rows.append(F.cosine_similarity(vectors[:, None], centroids[None], dim=-1, eps=0.0))
@@ -142,6 +153,19 @@ def mixed_reference(model: Ensemble, tokens: Int[Tensor, "B T"]) -> Float[Tensor
     experts = [e for e in model.experts if isinstance(e, Transformer)]
     each = torch.stack([e.logits(e(tokens).hidden).float().softmax(-1) for e in experts], -1)
     return (each * posterior_reference(model, tokens)[:, :, None]).sum(-1).log()
+
+
+def _starts(spec: ModelSpec, tokens: Tensor) -> Tensor | None:
+    return None if spec.cross_document_attention else document_starts(tokens)
+
+
+def _running(x: Float[Tensor, "B T N"], starts: Int[Tensor, "B T"] | None) -> Tensor:
+    """Return the sums up to each place, from its document's start on."""
+    sums = x.cumsum(1)
+    if starts is None:
+        return sums
+    before = F.pad(sums, (0, 0, 1, 0))[:, :-1]  # those of the places before each
+    return sums - before.gather(1, starts[..., None].expand_as(x))
 
 
 def _weights(cosines: Tensor, method: BTMMethod) -> Tensor:

@@ -42,13 +42,16 @@ class Tile(NamedTuple):
         read: the query at each place.
         write: the same, but Q where nobody reads the result.
         positions: of the queries, in their rows.
-        masked_from: keys before it are seen by every query of the tile.
+        starts: the first key that each may see; None where that is the row's first.
+        masked_from: keys before it are seen by every query of the tile, those that `starts` hides
+            apart.
         keys: keys that are read.
     """
 
     read: Int[Tensor, "N R"]
     write: Int[Tensor, "N R"]
     positions: Int[Tensor, "N R"]
+    starts: Int[Tensor, "N R"] | None
     masked_from: int
     keys: int
 
@@ -61,9 +64,13 @@ class Chunk(NamedTuple):
 
 
 def plan(
-    groups: Groups, chosen: Int[Tensor, "B T A"], num_experts: int, kv_heads: int
+    groups: Groups,
+    chosen: Int[Tensor, "B T A"],
+    num_experts: int,
+    kv_heads: int,
+    starts: Int[Tensor, "B T"] | None = None,
 ) -> list[Chunk]:
-    """Cut the sorted queries into chunks and tiles."""
+    """Cut the sorted queries into chunks and tiles; `starts` as in `causal_attention.py`."""
     rows, t, active = chosen.shape
     device, queries = chosen.device, groups.order.numel()
     own = torch.arange(rows, device=device).view(-1, 1, 1) * num_experts + chosen  # B T A
@@ -77,6 +84,7 @@ def plan(
     write = torch.where(place < counts, read, queries)
     # A stretch without queries repeats another's, at position 0.
     at = torch.where(counts > 0, (groups.order // active % t)[read], 0)
+    first_seen = None if starts is None else starts[order[:, None] // num_experts, at]
     size, lengths = max(CHUNK // kv_heads, 1), counts[:, 0].tolist()
     chunks = []
     for start in range(0, len(lengths), size):
@@ -85,7 +93,8 @@ def plan(
         for left in range(0, lengths[start], TILE):
             tile = stretches, slice(left, min(left + TILE, _up(lengths[start], FILL)))
             seen, keys = int(at[tile].min()) + 1, min(_up(int(at[tile].max()) + 1, KEYS), t)
-            tiles.append(Tile(read[tile], write[tile], at[tile], seen, keys))
+            hidden = None if first_seen is None else first_seen[tile]
+            tiles.append(Tile(read[tile], write[tile], at[tile], hidden, seen, keys))
         if tiles:
             chunks.append(Chunk(order[stretches], tiles))
     return chunks
@@ -113,6 +122,9 @@ def _weigh(rows: Tensor, keys: Tensor, tile: Tile) -> Tensor:
     future = places > tile.positions[..., None]  # N R places
     late = scores.view(n, -1, r, tile.keys)[..., tile.masked_from :]  # N K*G R places
     late.masked_fill_(future.unsqueeze(1), float("-inf"))
+    if tile.starts is not None:
+        hidden = torch.arange(tile.keys, device=rows.device) < tile.starts[..., None]  # N R keys
+        scores.view(n, -1, r, tile.keys).masked_fill_(hidden.unsqueeze(1), float("-inf"))
     return torch.softmax(scores, -1, out=scores)  # summed in float32 inside
 
 

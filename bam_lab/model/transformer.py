@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from bam_lab.errors import SpecError
 from bam_lab.model.block import Block, LayerRouting
-from bam_lab.model.context import Cache, Cached, Context, Draw, Prompt
+from bam_lab.model.context import Cache, Cached, Context, Draw, Prompt, document_starts
 from bam_lab.model.ffn import FFNExperts
 from bam_lab.model.hashing import hash_table
 from bam_lab.model.layers import Rope, norm, rope_tables, to_compute
@@ -114,7 +114,8 @@ class Transformer(nn.Module):
         else:
             end = places.shape[1]
             rope = to_compute(self.rope_cos[:end]), to_compute(self.rope_sin[:end])
-        context = Context(rope, places, draw, prompt=prompt)
+        starts = None if self.spec.cross_document_attention else document_starts(places)
+        context = Context(rope, places, draw, prompt=prompt, starts=starts)
         routings = []
         for layer in self.layers:
             x, routing = layer(x, context)
@@ -140,9 +141,10 @@ class Transformer(nn.Module):
             x = x + own.where(at[..., None] >= bos, 0.0)
         else:
             rope = to_compute(self.rope_cos[at]), to_compute(self.rope_sin[at])
+        starts = None if self.spec.cross_document_attention else _go_on(places, cache)
         for layer, kept in zip(self.layers, cache.layers, strict=True):
             cached = Cached(kept, prompt, cache.lengths, cache.rule)
-            x, _ = layer(x, Context(rope, places, cached=cached))
+            x, _ = layer(x, Context(rope, places, cached=cached, starts=starts))
         cache.filled = True
         if not prompt:
             cache.lengths = cache.lengths + 1
@@ -156,6 +158,17 @@ class Transformer(nn.Module):
     def logits(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
         """Return the logits of `forward`'s hidden states."""
         return F.linear(to_compute(hidden), self.lm_head_weight)
+
+
+def _go_on(places: Int[Tensor, "B T"], cache: Cache) -> Int[Tensor, "B T"]:
+    """Return the first place that each token of this pass may see, and keep the last ones."""
+    if cache.starts is None:
+        starts = document_starts(places)
+        cache.starts = starts.gather(1, cache.lengths[:, None] - 1)[:, 0]
+        return starts
+    opens = places[:, 0] == END_OF_TEXT_ID
+    cache.starts = cache.lengths.where(opens, cache.starts)
+    return cache.starts[:, None]
 
 
 def initialise(model: Transformer, generator: torch.Generator) -> Transformer:

@@ -48,6 +48,22 @@ def broken_laws(method: MethodSpec, rule: Rule) -> dict[Law, str]:
             return {}
 
 
+def mixes_documents(method: MethodSpec, rule: Rule) -> str | None:
+    """Return why a token's logits depend on other documents under `rule`; None if they do not.
+
+    Where the model has `cross_document_attention: false`, attention keeps packed documents apart;
+    whoever decides for several tokens at once, or lets tokens compete, still mixes them.
+    """
+    if isinstance(method, LoryMethod) and method.routing == "prefix":
+        if method.first_segment == "bos":  # one decision, by an end-of-text token that sees nothing
+            return None
+        return "a sequence is routed by its first segment, whichever documents it is of"
+    if isinstance(method, LoryMethod | SegmentMoEMethod):
+        return "a segment is routed by the tokens before it, whichever documents they are of"
+    broken = broken_laws(method, rule)
+    return broken.get("causality") or broken.get("batch invariance")
+
+
 def no_generation(method: MethodSpec) -> str | None:
     """Return why the method cannot generate text, a problem for a `SpecError`; None if it can.
 

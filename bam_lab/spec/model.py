@@ -28,6 +28,11 @@ class ModelSpec(Spec):
         norm: `rms`, or `layer` (less the mean, a weight and no bias, as Cohere's).
         activation: `swiglu` (gate, up and down), or `gelu` (tanh form, up and down only, as
             GPT-J's), which dense models alone can have.
+        cross_document_attention: whether attention reaches over the end-of-text before a token into
+            the documents packed before its own. With false a token sees what begins with the last
+            end-of-text at or before it; what opens a document is the end-of-text of the one before.
+            Positions count through the sequence either way, and FLOPs are counted as if joined: an
+            upper bound of what the mathematics needs.
     """
 
     schema_version: SchemaVersion = Field(alias="schema")
@@ -47,3 +52,4 @@ class ModelSpec(Spec):
     norm_eps: PositiveFloat = 1e-5
     activation: Literal["swiglu", "gelu"] = "swiglu"
     init_std: PositiveFloat = 0.02
+    cross_document_attention: bool = True
