@@ -165,5 +165,6 @@ class Pieces:
         unit_of = np.searchsorted(self.starts, wanted, side="right") - 1
         order = np.argsort(unit_of, kind="stable")
         met, first = np.unique(unit_of[order], return_index=True)
-        for place, mine in zip(met.tolist(), np.split(order, first[1:]), strict=True):
+        parts = np.split(order, first[1:]) if len(order) else []  # of nothing, one part
+        for place, mine in zip(met.tolist(), parts, strict=True):
             yield place, mine, wanted[mine] - self.starts[place]
