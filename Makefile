@@ -25,7 +25,7 @@ reproduce: $(VENV)/.run
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -m "not slow and not gpu" $(ARGS)
 
-test-slow: $(VENV)/.test
+test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest -m "slow or gpu" $(ARGS)
 
 check: $(VENV)/.dev
@@ -56,6 +56,10 @@ $(VENV)/.run: $(INPUTS)
 
 $(VENV)/.test: $(VENV)/.run
 	$(INSTALL) --group test
+	@touch $@
+
+$(VENV)/.slow: $(VENV)/.test
+	$(INSTALL) --group slow
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bam_lab.cost.match import PhaseBudget, seed_budget
+from bam_lab.data.order.embed import encoder_digest
 from bam_lab.data.sources.local import inputs_digest
 from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName
@@ -20,6 +22,8 @@ SPLITS = ("valid", "test")
 # Guesses of one core, for the order of the queue and the bar's weights only.
 _FLOPS_A_SECOND = 2e10
 _CORPUS_SECONDS, _TOKENIZER_SECONDS, _ORDER_SECONDS, _UPCYCLE_SECONDS = 120.0, 30.0, 60.0, 3.0
+
+_ORDER_THREADS = 2
 
 
 def corpus_stage(corpus: CorpusSpec) -> Stage:
@@ -56,8 +60,16 @@ def tokenizer_stage(corpus: Stage, vocab_size: int, corpus_digest: str) -> Stage
 
 
 def order_stage(tokenizer: Stage, order: Similar) -> Stage:
-    """Return the stage that puts the documents of encoded text into an order."""
+    """Return the stage that puts the documents of encoded text into an order.
+
+    An encoder is known by what its folder holds, not by where that lies.
+
+    Raises:
+        InputError: the folder is not there.
+    """
     spec = {"order": plain(order)}
+    if order.is_folder:
+        spec["order"]["embedder"] = encoder_digest(Path(order.embedder).expanduser())
     inputs = {"tokenizer": tokenizer.fingerprint}
     return Stage(
         name="order",
@@ -66,9 +78,10 @@ def order_stage(tokenizer: Stage, order: Similar) -> Stage:
         # The corpus has the words, for encoders that read them; what it is, the tokenizer says.
         inputs={**tokenizer.inputs, **inputs},
         fingerprint=identify("order", spec, inputs),
-        threads=1,
+        threads=_ORDER_THREADS,
         seconds=_ORDER_SECONDS,
         role="order",
+        settings={"order": order.model_dump(mode="json", by_alias=True)},
     )
 
 

@@ -52,6 +52,14 @@ def tokenizer(context: StageContext) -> None:
     context.facts.update(vocab_size=facts.vocab_size, digest=encoded.digest, tokens=encoded.tokens)
 
 
+def order(context: StageContext) -> None:
+    """Put training documents in another order: `{domain}.train.npy`, `order.json`."""
+    from bam_lab.run.stages_order import order
+
+    start_afresh(context.work)
+    order(context)
+
+
 def seed_model(context: StageContext) -> None:
     """Train the seed model from its initialisation."""
     from bam_lab.run.stages_training import train_seed_model
@@ -93,6 +101,7 @@ STAGES: Mapping[str, StageFunction] = MappingProxyType(
     {
         "corpus": corpus,
         "tokenizer": tokenizer,
+        "order": order,
         "seed_model": seed_model,
         "expert": expert,
         "upcycle": upcycle,

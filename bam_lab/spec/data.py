@@ -36,13 +36,14 @@ class Similar(Spec):
 
     Attributes:
         embedder: `tfidf_svd` (no weights, deterministic), `minilm` (a packaged sentence encoder) or
-            the folder of a Hugging Face encoder.
+            the folder of a Hugging Face encoder, counted from where bam-lab is called.
         dimensions: of `tfidf_svd`; the encoders have their own.
         neighbours: nearest documents that a chain may go on to (Lory states none; ours).
         traversal: `min_degree` restarts at the unvisited document with the fewest edges
-            (arXiv:2310.10638 Algorithm 1), `simple` at the next one (arXiv:2405.03133 App. C).
-        index: `exact` by matrix products, or `faiss` (for more than 100,000 documents).
-        rng_seed: of the decomposition and of the restarts.
+            (arXiv:2310.10638 Algorithm 1), `simple` at the next one (arXiv:2405.03133 App. C);
+            `data/order/chain.py` says all of both.
+        index: `exact` by matrix products, or `faiss` (for more than 100,000 documents in a domain).
+        rng_seed: of the decomposition, and of faiss's cells.
     """
 
     by: Literal["similar"] = "similar"
@@ -57,7 +58,14 @@ class Similar(Spec):
     def _has_effect(self) -> Self:
         if self.embedder != "tfidf_svd" and self.dimensions != 256:
             raise ValueError("dimensions has no effect with an encoder. Remove it")
+        if self.embedder != "tfidf_svd" and self.index == "exact" and self.rng_seed:
+            raise ValueError("rng_seed has no effect with an encoder and exact. Remove it")
         return self
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether the embedder is a folder, and no name of ours."""
+        return self.embedder not in ("tfidf_svd", "minilm")
 
     @property
     def label(self) -> str:
