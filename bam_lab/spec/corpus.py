@@ -27,7 +27,6 @@ Extractor = Literal[
     "html_pages",
     "human_eval",
     "kjv",
-    "markdown_pages",
     "metamath",
     "proof_scripts",
     "python_files",

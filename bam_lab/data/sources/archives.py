@@ -148,63 +148,64 @@ def _decompressed(name: str, file: IO[bytes]) -> IO[bytes]:
 
 def _zstd(name: str, file: IO[bytes]) -> IO[bytes]:
     try:
-        import zstandard  # in the extra `data`
-    except ImportError:
+        import pyarrow  # in the extra `data`
+    except ModuleNotFoundError:
         raise InputError(
-            f"{name} needs zstandard to be read. Run: pip install 'bam-lab[data]'"
+            f"{name} needs pyarrow to be read. Run: pip install 'bam-lab[data]'"
         ) from None
-    reader: IO[bytes] = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(file)
-    return reader
+    stream: IO[bytes] = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
+    return stream
 
 
 class _Window:
     """Show `size` bytes of a file from where it stands, as a file of their own."""
 
     def __init__(self, file: IO[bytes], size: int):
-        self._file, self._start, self._size = file, file.tell(), size
+        self._file, self._left = file, size
+        self.closed = False
 
     def read(self, size: int = -1) -> bytes:
-        left = self._start + self._size - self._file.tell()
-        return self._file.read(left if size < 0 else min(size, left))
-
-    def seekable(self) -> bool:
-        return False
+        content = self._file.read(self._left if size < 0 else min(size, self._left))
+        self._left -= len(content)
+        return content
 
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
 
 class _Bounded:
-    """Pass on an unpacked stream, and refuse to go on when it becomes absurd."""
+    """Pass on an unpacked stream from start to end, and refuse to go on when it becomes absurd."""
 
     def __init__(self, name: str, file: IO[bytes], packed_bytes: int):
         self._name, self._file, self._packed = name, file, packed_bytes
+        self._position = 0
 
     def read(self, size: int) -> bytes:
         _check_size(self._name, size, MEMBER_BYTES)
-        content = self._file.read(size)
-        # A stream may give less than was asked for without being at its end.
-        while len(content) < size and (more := self._file.read(size - len(content))):
-            content += more
-        self._check(self._file.tell())
-        return content
-
-    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
-        assert whence == io.SEEK_SET
+        parts = []
         # In steps: a bomb is to be met before it is unpacked as a whole.
-        while self._file.tell() < position:
-            step = min(position, self._file.tell() + (1 << 24))
-            if self._file.seek(step) < step:
-                break
-            self._check(step)
-        return self._file.tell()
+        while size > 0 and (part := self._file.read(min(size, 1 << 20))):
+            parts.append(part)
+            size -= len(part)
+            self._position += len(part)
+            _check_size(self._name, self._position, TOTAL_BYTES)
+            _check_ratio(self._name, self._position, self._packed)
+        return b"".join(parts)
+
+    def seek(self, position: int) -> int:
+        assert position >= self._position, "a tar is read forwards"
+        while self._position < position and self.read(min(position - self._position, 1 << 24)):
+            pass
+        return self._position
 
     def tell(self) -> int:
-        return self._file.tell()
-
-    def _check(self, unpacked: int) -> None:
-        _check_size(self._name, unpacked, TOTAL_BYTES)
-        _check_ratio(self._name, unpacked, self._packed)
+        return self._position
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -16,6 +16,8 @@ from bam_lab.spec.corpus import Extractor
 def documents(extractor: Extractor, members: Members) -> Documents:
     """Yield (name, text) of every document, with the extractor that the spec names."""
     match extractor:
+        case "api_manuals":
+            return manuals.api_manuals(members)
         case "chat_items":
             return evaluation.chat_items(members)
         case "choice_items":
@@ -38,8 +40,6 @@ def documents(extractor: Extractor, members: Members) -> Documents:
             return evaluation.human_eval(members)
         case "kjv":
             return prose.kjv(members)
-        case "markdown_pages":
-            return manuals.markdown_pages(members)
         case "metamath":
             return mathematics.metamath(members)
         case "proof_scripts":
@@ -64,5 +64,7 @@ def documents(extractor: Extractor, members: Members) -> Documents:
             return evaluation.web_samples(members, "wikipedia")
         case "wikipedia_intros":
             return prose.wikipedia_intros(members)
+        case "wordnet":
+            return prose.wordnet(members)
         case _:
             assert_never(extractor)

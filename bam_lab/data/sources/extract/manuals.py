@@ -1,28 +1,31 @@
-"""Manuals: pages of HTML, Markdown and reStructuredText."""
+"""Manuals: pages of HTML, and descriptions of programming interfaces."""
 
 import re
 from html.parser import HTMLParser
 
 from bam_lab.data.sources import archives
-from bam_lab.data.sources.extract.text import Documents, Members, decode
+from bam_lab.data.sources.extract.text import Documents, Members, decode, load, pieces, plain
 
 _SKIPPED = {"script", "style", "head", "nav", "header", "footer", "button", "svg", "form"}
 _BLOCKS = {
     "p", "div", "section", "article", "table", "tr", "ul", "ol", "dl", "dt", "dd", "li", "br",
     "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "hr",
 }  # fmt: skip
-_BARE_INDEX = re.compile(r"(^|/)(genindex|search|searchindex|modindex|py-modindex)[^/]*$")
+_BARE_INDEX = re.compile(
+    r"(^|/)(genindex|search|modindex|py-modindex|index_|[^/]*-Index\.)[^/]*$|(^|/)chapInd"
+)
+_TURNING = re.compile(r"^ ?(Goto Chapter:|\[?Top of Book\]?|(Next|Previous|Up): ).*\n?", flags=re.M)
 
 
 def html_pages(members: Members) -> Documents:
-    """Yield the text of HTML pages, also gzipped ones, without navigation and indices."""
+    """Yield the text of HTML pages, also gzipped ones, without navigation; long ones in pieces."""
     for name, content in members:
         if _BARE_INDEX.search(name):
             continue
         page = _Page()
         page.feed(decode(archives.gunzip(name, content) if name.endswith(".gz") else content))
         page.close()
-        yield name, page.text()
+        yield from pieces(name, _TURNING.sub("", page.text()))
 
 
 class _Page(HTMLParser):
@@ -67,9 +70,20 @@ class _Page(HTMLParser):
         return re.sub(r"\n\s*\n", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip()
 
 
-def markdown_pages(members: Members) -> Documents:
-    """Yield pages of Markdown or reStructuredText whole, front matter and comments cut off."""
+def api_manuals(members: Members) -> Documents:
+    """Yield the documentation in botocore's service descriptions, HTML removed.
+
+    A document is a service, an operation, or a structure with its fields.
+    """
     for name, content in members:
-        text = decode(archives.gunzip(name, content) if name.endswith(".gz") else content)
-        text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.S)
-        yield name, re.sub(r"<!--.*?-->", "", text, flags=re.S)
+        service = load(name, archives.gunzip(name, content))
+        title = service["metadata"].get("serviceFullName", "")
+        yield name, f"{title}\n\n{plain(service.get('documentation') or '')}"
+        for kind in ("operations", "shapes"):
+            for key, entry in service.get(kind, {}).items():
+                blocks = [key, plain(entry.get("documentation") or "")]
+                for field, value in entry.get("members", {}).items():
+                    if text := plain(value.get("documentation") or ""):
+                        blocks.append(f"{field}: {text}")
+                if len(blocks) > 2 or blocks[1]:
+                    yield f"{name}#{kind}.{key}", "\n\n".join(filter(None, blocks))

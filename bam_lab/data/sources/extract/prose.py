@@ -1,6 +1,5 @@
 """General prose: encyclopaedias, dictionaries, books, recipes."""
 
-import html
 import re
 import struct
 import zlib
@@ -15,6 +14,7 @@ from bam_lab.data.sources.extract.text import (
     decode,
     load,
     pieces,
+    plain,
     rows,
 )
 from bam_lab.errors import InputError
@@ -43,7 +43,7 @@ def factbook(members: Members) -> Documents:
     """Yield each country's entries that are prose, section by section, HTML removed."""
     for name, content in members:
         for section, entries in load(name, content).items():
-            texts = [_plain(text) for text in _texts(entries)]
+            texts = [plain(text) for text in _texts(entries)]
             prose = [text for text in texts if len(text) > 150 and ". " in text]
             yield f"{name}#{section}", "\n\n".join(prose)
 
@@ -55,12 +55,6 @@ def _texts(node: Any) -> Iterator[str]:
                 yield value
             else:
                 yield from _texts(value)
-
-
-def _plain(text: str) -> str:
-    text = re.sub(r"<br ?/?>|</p>", "\n", text)
-    text = html.unescape(re.sub(r"<[^>]+>", "", text)).replace("\xa0", " ")
-    return re.sub(r"\n\s*", "\n", text).strip()
 
 
 def kjv(members: Members) -> Documents:
@@ -113,6 +107,20 @@ def dictionary(members: Members) -> Documents:
                 number, piece, size = number + 1, [], 0
         if piece:
             yield f"{name}#{number}", "\n".join(piece)
+
+
+def wordnet(members: Members) -> Documents:
+    """Yield WordNet's entries (`data.*` files), as words and gloss, several a document."""
+    for name, content in members:
+        entries = []
+        for line in decode(content).splitlines():
+            head, bar, gloss = line.partition(" | ")
+            fields = head.split(" ")
+            if not bar or line.startswith("  "):  # the licence stands at the top
+                continue
+            words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
+            entries.append(", ".join(words).replace("_", " ") + ": " + gloss.strip())
+        yield from pieces(name, "\n\n".join(entries))
 
 
 def r_texts(members: Members) -> Documents:

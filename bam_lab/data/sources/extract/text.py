@@ -1,5 +1,6 @@
 """What several extractors share: types, decoding, tables of SQLite, and cutting long texts."""
 
+import html
 import json
 import re
 import sqlite3
@@ -35,6 +36,13 @@ def pieces(name: str, text: str) -> Documents:
             piece, size, number = [], 0, number + 1
     if piece:
         yield f"{name}#{number}", "\n\n".join(piece)
+
+
+def plain(text: str) -> str:
+    """Return the text of a fragment of HTML."""
+    text = re.sub(r"<br ?/?>|</p>", "\n", text)
+    text = html.unescape(re.sub(r"<[^>]+>", "", text)).replace("\xa0", " ")
+    return re.sub(r"\n\s*", "\n", text).strip()
 
 
 def load(name: str, content: bytes | str) -> Any:
