@@ -14,7 +14,8 @@ _MARKS = {  # UTF-32's mark begins with UTF-16's
 }
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
 _MOST_CONTROL = 0.02
-_SAMPLE = 200_000
+_SAMPLE = 20_000
+_BEFORE = 200
 
 
 class NotText(ValueError):
@@ -39,8 +40,7 @@ def decode(content: bytes, encoding: str | None) -> tuple[str, str | None]:
     except UnicodeError as error:
         if encoding is not None or marked(content[:4]) is not None:
             raise NotText(f"must be {encoding or marked(content[:4])} text, got {error}") from None
-        at = error.start if isinstance(error, UnicodeDecodeError) else 0
-        detected = _detected(content, at)
+        detected = _detected(content)
         try:
             text = content.decode(detected)
         except UnicodeError as mistaken:
@@ -52,8 +52,8 @@ def decode(content: bytes, encoding: str | None) -> tuple[str, str | None]:
     return text, detected
 
 
-def _detected(content: bytes, at: int) -> str:
-    """Guess the encoding of bytes that are not UTF-8 from position `at` on."""
+def _detected(content: bytes) -> str:
+    """Guess the encoding of bytes that are not UTF-8."""
     if b"\0" in content:
         raise NotText("must be text, got binary data (it holds NUL)")
     try:
@@ -63,8 +63,19 @@ def _detected(content: bytes, at: int) -> str:
             "telling the encoding of a file that is not UTF-8 needs charset-normalizer. "
             "Name it by the source's encoding, or run: pip install 'bam-lab[data]'"
         ) from None
-    start = max(0, at - _SAMPLE // 2)
-    best = charset_normalizer.from_bytes(content[start : start + _SAMPLE]).best()
+    best = charset_normalizer.from_bytes(_telling(content)).best()
     if best is None:
         raise NotText("must be text, got binary data")
     return str(best.encoding)
+
+
+def _telling(content: bytes) -> bytes:
+    """Return lines that are not ASCII: among much that is, they would count for nothing."""
+    found = bytearray()
+    for line in content.split(b"\n"):
+        if not line.isascii():
+            first = next(i for i, byte in enumerate(line) if byte >= 0x80)
+            found += line[max(0, first - _BEFORE) :][:_SAMPLE] + b"\n"
+        if len(found) >= _SAMPLE:
+            break
+    return bytes(found)

@@ -75,6 +75,8 @@ def _lines(file: io.BufferedReader, piece: Piece) -> Iterator[tuple[int, bytes |
         if not line:
             return
         length = len(line)
+        if position == 0:
+            line = line.removeprefix(codecs.BOM_UTF8)
         if length > LONGEST:
             last, line = line[-1:], None
             while last != b"\n" and (rest := file.readline(_CHUNK)):
@@ -138,16 +140,12 @@ def _shown(line: bytes) -> str:
 
 
 def _opened(path: Path, start: int, encoding: str | None) -> io.BufferedReader:
-    """Open at a byte, as UTF-8 without a byte order mark."""
+    """Open at a byte, as UTF-8."""
     file = stream(path)
     if start:
         file.seek(start)
-        return file
-    head = file.peek(4)[:4]
-    if wide := _wide(head, encoding):
+    elif wide := _wide(file.peek(4)[:4], encoding):
         return io.BufferedReader(_Recoded(file, wide), _CHUNK)
-    if head.startswith(codecs.BOM_UTF8):
-        file.read(len(codecs.BOM_UTF8))
     return file
 
 

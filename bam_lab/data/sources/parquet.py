@@ -91,24 +91,17 @@ def _opened(path: Path, field: str) -> Iterator[Any]:
             f"{path}: reading .parquet needs pyarrow. Run: pip install 'bam-lab[data]'"
         ) from None
     try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            _see_column(path, field, file.schema_arrow)
+            metadata = file.metadata
         # Neither whole row groups at once, nor a repeated string once a row.
-        file = pyarrow.parquet.ParquetFile(
-            path, pre_buffer=False, buffer_size=1 << 20, read_dictionary=[field]
-        )
-        with file:
-            names = file.schema_arrow.names
-            if field not in names:
-                raise InputError(
-                    f"{path}: must have a column {field!r}, has {', '.join(map(repr, names))}. "
-                    "Mend the source's text_field."
-                )
-            kind = file.schema_arrow.field(field).type
-            kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-            if str(kind) not in _STRINGS:
-                raise InputError(
-                    f"{path}: column {field!r} must hold strings, got {kind}. "
-                    "Mend the source's text_field."
-                )
+        with pyarrow.parquet.ParquetFile(
+            path,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=1 << 20,
+            read_dictionary=[field],
+        ) as file:
             yield file
     except (OSError, pyarrow.ArrowException, UnicodeError) as error:
         told = getattr(error, "strerror", None) or str(error).partition("\n")[0]
@@ -116,6 +109,20 @@ def _opened(path: Path, field: str) -> Iterator[Any]:
             f"{path}: must be a whole and sound parquet file, got: {told}. "
             "Get it anew, or remove it."
         ) from None
+
+
+def _see_column(path: Path, field: str, schema: Any) -> None:
+    if field not in schema.names:
+        raise InputError(
+            f"{path}: must have a column {field!r}, has {', '.join(map(repr, schema.names))}. "
+            "Mend the source's text_field."
+        )
+    kind = schema.field(field).type
+    kind = kind.value_type if str(kind).startswith("dictionary") else kind
+    if str(kind) not in _STRINGS:
+        raise InputError(
+            f"{path}: column {field!r} must hold strings, got {kind}. Mend the source's text_field."
+        )
 
 
 _STRINGS = ("string", "large_string", "string_view", "binary", "large_binary")
