@@ -4,34 +4,21 @@ Words are runs of letters, digits and underscores, in lower case. Hashes are 64 
 same on every machine; two different runs get the same one with a probability near 2^-64.
 """
 
-import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
-
 Item = TypeVar("Item")
 
 CONTAMINATION_WORDS = 13
 TOGETHER = 1_000_000
-_WORD = re.compile(r"\w+")
-_REMEMBERED = 200_000
-
-
-class _Words(dict[str, int]):
-    """Hash words; remember those met, up to a number of them."""
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
-        value = self[word] = int.from_bytes(digest, "little")
-        return value
+_CODE_POINTS = 0x110000
+_FACTOR = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
 
 
 class Runs:
@@ -40,38 +27,75 @@ class Runs:
     def __init__(self, words: int):
         """Hash runs of `words` words."""
         self.words = words
-        self._hashes = _Words()
-        self._factors = [np.uint64(pow(0x9E3779B97F4A7C15, n, 1 << 64)) for n in range(words)]
+        self._in_word = _in_word()
 
     def __call__(self, texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
         """Return the runs of all texts one after the other, and how many are of each text."""
-        found = [_WORD.findall(text.lower()) for text in texts]
-        lengths = np.fromiter(map(len, found), np.int64, len(found))
-        total = int(lengths.sum())
-        words = chain.from_iterable(found)
-        hashes = np.fromiter(map(self._hashes.__getitem__, words), np.uint64, total)
-        count = max(total - self.words + 1, 0)
-        text_of = np.repeat(np.arange(len(found)), lengths)
-        inside = text_of[:count] == text_of[self.words - 1 :]  # a run ends where its text does
-        return self._roll(hashes, count)[inside], np.maximum(lengths - self.words + 1, 0)
+        return self._cut(*self._hash_words(texts))
 
     def shingles(self, texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
         """Return the same, but for a text of fewer words the one run of all that it has."""
-        runs, counts = self(texts)
+        hashes, lengths = self._hash_words(texts)
+        runs, counts = self._cut(hashes, lengths)
         short = np.flatnonzero(counts == 0)
-        alone = [self._hashes[" ".join(_WORD.findall(texts[i].lower()))] for i in short.tolist()]
+        ends = np.cumsum(lengths)
+        alone = []
+        for text in short.tolist():
+            value = int(lengths[text])
+            for word in hashes[ends[text] - lengths[text] : ends[text]].tolist():
+                value = (value * _FACTOR + word) & _MASK
+            alone.append(value)
         starts = np.cumsum(counts) - counts
         filled = np.insert(runs, starts[short], np.array(alone, dtype=np.uint64))
         return filled, np.maximum(counts, 1)
 
-    def _roll(self, hashes: Hashes, count: int) -> Hashes:
+    def _hash_words(self, texts: Sequence[str]) -> tuple[Hashes, NDArray[np.int64]]:
+        """Return the hash of every word of all texts, and how many words each text has."""
+        lower = [text.lower() for text in texts]
+        codes = np.frombuffer("\n".join(lower).encode("utf-32-le"), "<u4")
+        inside = self._in_word[codes]
+        before = np.concatenate([[False], inside[:-1]])
+        starts = np.flatnonzero(inside & ~before)
+        letters = codes[inside].astype(np.uint64) + np.uint64(1)
+        of_starts = np.flatnonzero(~before[inside])
+        sizes = np.diff(of_starts, append=len(letters))
+        place = np.arange(len(letters)) - np.repeat(of_starts, sizes)
+        letters *= _powers(int(sizes.max(initial=0)))[place]  # wraps at 2^64, as meant
+        hashes = np.add.reduceat(letters, of_starts) if len(of_starts) else letters
+        ends = np.cumsum([len(text) + 1 for text in lower], dtype=np.int64)
+        return _mixed(hashes), np.diff(np.searchsorted(starts, ends), prepend=0)
+
+    def _cut(self, hashes: Hashes, lengths: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64]]:
+        count = max(len(hashes) - self.words + 1, 0)
         rolled = np.zeros(count, dtype=np.uint64)
-        for position, factor in enumerate(self._factors):
-            rolled += hashes[position : position + count] * factor  # wraps at 2^64, as meant
-        rolled ^= rolled >> np.uint64(29)
-        rolled *= np.uint64(0xBF58476D1CE4E5B9)
-        rolled ^= rolled >> np.uint64(32)
-        return rolled
+        for position, factor in enumerate(_powers(self.words)):
+            rolled += hashes[position : position + count] * factor
+        text_of = np.repeat(np.arange(len(lengths)), lengths)
+        inside = text_of[:count] == text_of[self.words - 1 :]  # a run ends where its text does
+        return _mixed(rolled[inside]), np.maximum(lengths - self.words + 1, 0)
+
+
+@cache
+def _in_word() -> NDArray[np.bool_]:
+    """Return for every code point whether it is part of a word, as `isalnum` and `_` have it."""
+    letters = map(str.isalnum, map(chr, range(_CODE_POINTS)))
+    table = np.fromiter(letters, np.bool_, _CODE_POINTS)
+    table[ord("_")] = True
+    return table
+
+
+def _powers(count: int) -> Hashes:
+    factors = np.full(count, _FACTOR, dtype=np.uint64)
+    factors[:1] = 1
+    return np.cumprod(factors, dtype=np.uint64)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """Spread sums over all bits, in place."""
+    values ^= values >> np.uint64(29)
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(32)
+    return values
 
 
 def together(items: Iterable[Item], size_of: Callable[[Item], int]) -> Iterator[list[Item]]:
