@@ -25,7 +25,7 @@ def html_pages(members: Members) -> Documents:
         page = _Page()
         page.feed(decode(archives.gunzip(name, content) if name.endswith(".gz") else content))
         page.close()
-        yield from pieces(name, _TURNING.sub("", page.text()))
+        yield from pieces(name, _TURNING.sub("", page.text()).strip())
 
 
 class _Page(HTMLParser):
