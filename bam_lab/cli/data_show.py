@@ -121,12 +121,16 @@ def _short(text: str, end: bool = False) -> str:
 def _lines(domain: Mapping[str, Any]) -> Iterator[str]:
     """Say what cleaning dropped and moved, and how much of what is held out stands in training."""
     dropped: dict[str, int] = {}
+    read = [record["read"] for record in domain["sources"].values()]
+    documents, count = (sum(each[of] for each in read) for of in ("documents", "bytes"))
+    yield f"Read: {documents:,} documents, {_size(count)}."
     for record in domain["sources"].values():
         for reason, count in record["dropped"].items():
             dropped[reason] = dropped.get(reason, 0) + count
     parts = [f"{count:,} {printable(reason)}" for reason, count in dropped.items() if count]
     yield f"Dropped: {', '.join(parts) or 'nothing'}."
-    yield f"{domain['moved']:,} held-out documents overlapped training and moved there."
+    if domain["splits"]["train"]["documents"]:  # else what overlaps is dropped
+        yield f"{domain['moved']:,} held-out documents overlapped training and moved there."
     shares = []
     for split in HELD_OUT:
         hit = domain.get("contamination", {}).get(split)
@@ -153,6 +157,10 @@ def _problems(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"{note}"
 
 
+_NAME = 11
+"""Characters of a domain's name in the matrix: as wide as its cells."""
+
+
 def _crossed(crossed: Mapping[str, Any], names: list[str], out: Console) -> None:
     """Print the matrix in bands of columns that fit the terminal."""
     rows, mixed = crossed["bits_per_byte"], crossed["equal_mix"]
@@ -166,12 +174,12 @@ def _crossed(crossed: Mapping[str, Any], names: list[str], out: Console) -> None
         " row trained, column tested; in brackets how many times the perplexity per byte of the"
         " domain's own model."
     )
-    wide = max(1, (out.width - 14) // 14)
+    wide = max(1, (out.width - _NAME) // (_NAME + 1))
     for start in range(0, len(tested), wide):
         columns = tested[start : start + wide]
-        made = table("", *(f">{name[:13]}" for name in columns))
+        made = table("", *(f">{name[:_NAME]}" for name in columns))
         for row in trained:
-            made.add_row(row[:13], *(_bits(rows, row, column) for column in columns))
+            made.add_row(row[:_NAME], *(_bits(rows, row, column) for column in columns))
         made.add_row("equal mix", *(f"{mixed[column]:.2f}" for column in columns))
         out.print(made)
 
@@ -181,7 +189,10 @@ def _bits(rows: Mapping[str, Mapping[str, float]], row: str, column: str) -> Tex
     if row == column:
         return Text(f"{bits:.2f}", style="bold")
     own = rows.get(column, {}).get(column)
-    return Text(f"{bits:.2f}" if own is None else f"{bits:.2f} ({2 ** (bits - own):.1f})")
+    if own is None:
+        return Text(f"{bits:.2f}")
+    ratio = 2 ** (bits - own)
+    return Text(f"{bits:.2f} ({ratio:.{0 if ratio >= 99.95 else 1}f})")
 
 
 def _evaluation(items: Mapping[str, Any], out: Console) -> None:
