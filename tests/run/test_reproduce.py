@@ -107,7 +107,7 @@ def test_missing_package_is_told_before_anything_starts(
     resolved: ResolvedAblation, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    told = r"tokenizers must be installed.*pip install 'bam-lab\[data\]'"
+    told = r"tokenizers, rensa must be installed.*pip install 'bam-lab\[data\]'"
     with pytest.raises(InputError, match=told):
         run(resolved, store, BROKEN)
 
