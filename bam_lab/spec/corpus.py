@@ -156,7 +156,7 @@ class FilesSource(Spec):
     def _known_encoding(self) -> Self:
         if self.encoding is not None:
             try:
-                b"".decode(self.encoding)
+                "x".encode(self.encoding)
             except (LookupError, ValueError):
                 raise ValueError(
                     f"encoding must be one that Python knows, such as latin-1, got {self.encoding}"

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -193,12 +194,12 @@ def _refused(source: HubSource, error: Exception) -> InputError:
     )
 
 
-def _library(source: HubSource, cache: Path) -> Any:
+def _library(source: HubSource, cache: Path | None = None) -> Any:
     # Read at import. The home stays, for the user's login is in it.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_CACHE", str(cache / "huggingface" / "hub"))
-    os.environ.setdefault("HF_DATASETS_CACHE", str(cache / "huggingface" / "datasets"))
+    if cache is not None:
+        os.environ.setdefault("HF_HUB_CACHE", str(cache / "huggingface" / "hub"))
     try:
         import datasets  # in the extra `hub`
     except ModuleNotFoundError:
@@ -237,13 +238,18 @@ def _streamed(source: HubSource, revision: str, skip: int, cache: Path) -> Itera
 def _from_disk(source: HubSource) -> Any:
     """Return the rows of a data set in a folder: one saved by `datasets`, or its files."""
     folder = Path(source.dataset)
-    library = _library(source, folder / ".cache")
+    library = _library(source)
     saved = [name for name in ("dataset_dict.json", "state.json") if (folder / name).is_file()]
     try:
         if not saved:
-            return library.load_dataset(
-                str(folder), source.subset, split=source.split, streaming=True
-            )
+            with tempfile.TemporaryDirectory() as locks:  # it leaves one in its cache
+                return library.load_dataset(
+                    str(folder),
+                    source.subset,
+                    split=source.split,
+                    streaming=True,
+                    cache_dir=locks,
+                )
         found = library.load_from_disk(str(folder))
     except Exception as error:  # whatever pyarrow and datasets may raise
         raise _refused(source, error) from error

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import tracemalloc
 
 import pyarrow
@@ -74,8 +75,14 @@ def test_packed_files_give_the_same(tmp_path):
 
 @pytest.mark.parametrize(
     ("encoding", "named"),
-    [("utf-8-sig", None), ("utf-16", None), ("utf-32", None), ("latin-1", "latin-1"), ("utf-16-le", "utf-16-le")],
-)  # fmt: skip
+    [
+        ("utf-8-sig", None),
+        ("utf-16", None),
+        ("utf-32", None),
+        ("latin-1", "latin-1"),
+        ("utf-16-le", "utf-16-le"),
+    ],
+)
 def test_other_encodings(tmp_path, encoding, named):
     path = tmp_path / "a.jsonl"
     rows = [json.dumps({"text": f"déjà {i}"}, ensure_ascii=False) for i in range(500)]
@@ -109,11 +116,7 @@ def test_a_broken_line_is_counted_with_its_number(tmp_path, line, message):
     found, tally = read(path)
     assert found == [("a.jsonl#1", "one"), ("a.jsonl#4", "two")]
     assert (tally.entries, tally.broken) == (3, 1)
-    pytest.raises(InputError, _told, tally).match(f"a.jsonl:3: .*{message}")
-
-
-def _told(tally):
-    raise InputError(tally.examples[0])
+    assert re.match(f"a.jsonl:3: .*{message}", tally.examples[0])
 
 
 def test_numbers_go_on_over_pieces(tmp_path):

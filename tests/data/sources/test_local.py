@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,8 +79,7 @@ def test_a_file_that_is_no_text_is_counted(tmp_path, content, message):
     found, tally = read(source(tmp_path))
     assert found == [("b.txt", "text")]
     assert (tally.entries, tally.broken) == (2, 1)
-    with pytest.raises(InputError, match=message):
-        raise InputError(tally.examples[0])
+    assert re.match(message, tally.examples[0])
 
 
 def test_an_empty_file_is_an_empty_document(tmp_path):
@@ -178,7 +178,7 @@ def test_refused_files_and_folders(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("pathlib.Path.open", refuse)
-    found, tally = read(source(tmp_path, "*.txt"))
+    tally = read(source(tmp_path, "*.txt"))[1]
     assert tally.examples == ["a.txt: must be readable, got: Permission denied"]
     with pytest.raises(InputError, match=r"b.jsonl: must be readable, got: Permission denied"):
         read(source(tmp_path, "*.jsonl"))

@@ -22,7 +22,11 @@ def read(path, field="text", size=1 << 20):
     return [d for p in pieces for d in parquet.documents(p, path.name, field, tally)], tally
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())],
+    ids=str,
+)
 @pytest.mark.parametrize("size", [1, 300, 1 << 20])
 def test_row_groups_give_every_row_once(tmp_path, kind, size):
     texts = [f"text {i}" for i in range(1000)]
