@@ -31,7 +31,8 @@ class Progress(NamedTuple):
 class Recorder(Callback):
     """Write `metrics.jsonl`, report progress, stop at a loss that is not finite.
 
-    A row holds the mean of each loss over the steps since the row before.
+    A row holds the mean of each loss over the steps since the row before, over all ranks and
+    passes. Every rank checks and reports; the first one writes and validates.
     """
 
     def __init__(
@@ -50,6 +51,12 @@ class Recorder(Callback):
         self.last_checkpoint: int | None = None
         self._started, self._row_started = 0.0, 0.0
         self._tokens, self._row_tokens = 0, 0
+        self._passes: list[dict[str, Tensor]] = []
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether a step waits for further passes."""
+        return bool(self._passes)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: Any) -> None:
         """Start the clocks."""
@@ -63,21 +70,30 @@ class Recorder(Callback):
         batch: Tensor,
         batch_idx: int,
     ) -> None:
-        """Check, add up, write, report."""
+        """Check, add up, write, report, once a step is whole."""
         module: TrainedModule = pl_module
         step, training = module.first_step + trainer.global_step, module.training_settings
-        values = {name: float(value) for name, value in outputs["metrics"].items()}
+        self._passes.append(outputs["metrics"])
+        if len(self._passes) < module.spread.accumulate:
+            return
+        values = _means(self._passes, module.spread.ranks)
+        self._passes = []
         # The gradient too: it has already spoiled the weights that would be checkpointed.
         if not math.isfinite(values["loss"] + module.grad_norm):
             raise Diverged(step, training.lr(step - 1), self.last_checkpoint)
-        tokens = batch.shape[0] * (batch.shape[1] - 1)
+        tokens = batch.shape[0] * (batch.shape[1] - 1) * module.spread.parts
         self._tokens += tokens
         self._row_tokens += tokens
         for name, value in (values | {"steps": 1.0}).items():
             self.sums[name] = self.sums.get(name, 0.0) + value
-        if step % self.every == 0 or step == training.steps:
+        first = module.spread.rank == 0
+        if first and (step % self.every == 0 or step == training.steps):
             self._write(step, step * tokens, training.lr(step - 1), module.grad_norm)
-        if self.validate_every and (step % self.validate_every == 0 or step == training.steps):
+        if (
+            first
+            and self.validate_every
+            and (step % self.validate_every == 0 or step == training.steps)
+        ):
             paused = time.monotonic()
             metrics.append(self.path, {"step": step, "valid": self.validate()})
             paused = time.monotonic() - paused
@@ -96,8 +112,20 @@ class Recorder(Callback):
         self.sums, self._row_started, self._row_tokens = {}, now, 0
 
 
+def _means(passes: list[dict[str, Tensor]], ranks: int) -> dict[str, float]:
+    """Return each value's mean over a step's passes and ranks."""
+    if len(passes) == ranks == 1:
+        return {name: float(value) for name, value in passes[0].items()}
+    rows = torch.stack([torch.stack([v.float() for v in values.values()]) for values in passes])
+    means = rows.mean(0)
+    if ranks > 1:
+        torch.distributed.all_reduce(means)
+        means /= ranks
+    return dict(zip(passes[0], means.tolist(), strict=True))
+
+
 class Checkpointer(Callback):
-    """Save a `ResumeState` every `every` steps and after the last."""
+    """Save a `ResumeState` every `every` steps and after the last; the first rank does."""
 
     def __init__(self, folder: Path, every: int, recorder: Recorder, seconds: float):
         """Save into `folder`; `seconds` is the training time before this attempt."""
@@ -124,7 +152,11 @@ class Checkpointer(Callback):
         """Save when it is time."""
         module: TrainedModule = pl_module
         step = module.first_step + trainer.global_step
-        if step % self.every and step != module.training_settings.steps:
+        due = step % self.every == 0 or step == module.training_settings.steps
+        if not due or self.recorder.unfinished:
+            return
+        self.recorder.last_checkpoint = step
+        if module.spread.rank > 0:
             return
         metrics.sync(self.recorder.path)
         state = resume.ResumeState(
@@ -136,4 +168,3 @@ class Checkpointer(Callback):
             sums=self.recorder.sums,
         )
         resume.save(state, self.folder)
-        self.recorder.last_checkpoint = step

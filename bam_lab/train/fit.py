@@ -1,6 +1,12 @@
-"""Train one phase, from the start or from where an interrupted attempt stopped."""
+"""Train one phase, from the start or from where an interrupted attempt stopped.
+
+A batch may be spread over the processes of one machine, over passes whose gradients are added up,
+or both; what is read, step by step and row by row, stays the same (`data/tokens/datamodule.py`).
+What does not stay the same, but to rounding, is said in `module.py`.
+"""
 
 import logging
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,10 +16,13 @@ from typing import Literal
 import lightning
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch.strategies import DDPStrategy
 
 from bam_lab.data.tokens.batches import Batches
-from bam_lab.data.tokens.datamodule import BatchesDataModule
+from bam_lab.data.tokens.datamodule import BatchesDataModule, Spread
+from bam_lab.errors import InputError
 from bam_lab.record import metrics
+from bam_lab.spec.experts import has_bias, relu_router
 from bam_lab.train import resume
 from bam_lab.train.callbacks import Checkpointer, Progress, Recorder, Validate
 from bam_lab.train.module import TrainedModule
@@ -51,6 +60,8 @@ def fit(
     progress: Callable[[Progress], None] = lambda progress: None,
     validate: Validate = dict,
     validate_every: int = 0,
+    ranks: int = 1,
+    accumulate: int = 1,
 ) -> Fitted:
     """Train `module` to its last step and leave it trained.
 
@@ -58,10 +69,20 @@ def fit(
     latter, when it is there, is where training continues, to the same bits. `progress` is called
     after every step and may raise to stop. `validate` gives domain -> nats.
 
+    With `ranks` above 1 all of that many processes call this, each with the same arguments and a
+    `workdir` that all see; the first one writes. `torchrun --nproc-per-node=RANKS` starts them.
+    With `accumulate` above 1 a process takes its share of a batch in that many passes.
+
     Raises:
         Diverged: the loss is NaN or infinite.
+        InputError: a batch does not divide into ranks and passes, the processes are not there, or
+            the method moves something by each whole batch.
     """
+    spread = Spread(ranks, _rank(ranks), accumulate)
+    spread.check(batches.batch_sequences)
+    _check_moves(module, spread)
     prepare(threads)
+    module.spread = spread
     state = resume.load(workdir)
     recorder = Recorder(workdir, log_every, progress, validate, validate_every)
     steps, first = module.training_settings.steps, 0
@@ -69,18 +90,45 @@ def fit(
         first = state.step
         module.model.load_state_dict(state.model)
         recorder.sums, recorder.last_checkpoint = dict(state.sums), first
-    metrics.cut(workdir / metrics.NAME, first)
+    if spread.rank == 0:
+        metrics.cut(workdir / metrics.NAME, first)
     module.first_step = first
     before = state.seconds if state else 0.0
     checkpointer = Checkpointer(workdir, checkpoint_every, recorder, before)
     callbacks = [_Continue(state), recorder, checkpointer] if state else [recorder, checkpointer]
     if first < steps:
-        trainer = _trainer(steps - first, precision, device, callbacks)
+        trainer = _trainer(steps - first, precision, device, callbacks, spread)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's advice on loaders, loggers and devices.
-            trainer.fit(module, BatchesDataModule(batches, steps, first))
+            trainer.fit(module, BatchesDataModule(batches, steps, first, spread))
     tokens = steps * batches.batch_sequences * batches.seq_len
     return Fitted(steps, tokens, checkpointer.seconds if first < steps else before, first)
+
+
+def _rank(ranks: int) -> int:
+    """Return this process's number, or refuse if it is not one of `ranks`."""
+    if ranks <= 1:
+        return 0
+    started = os.environ.get("WORLD_SIZE", "1")
+    if torch.distributed.is_initialized():  # by a phase before; Lightning then forgets WORLD_SIZE
+        started = str(torch.distributed.get_world_size())
+    rank = os.environ.get("LOCAL_RANK")
+    if started != str(ranks) or rank is None:
+        raise InputError(
+            f"ranks must be the processes that train together, got {ranks} where WORLD_SIZE is "
+            f"{started}. Start them with torchrun --nproc-per-node={ranks}."
+        )
+    return int(rank)
+
+
+def _check_moves(module: TrainedModule, spread: Spread) -> None:
+    method = module.model.method
+    if spread.parts > 1 and (has_bias(method) or relu_router(method) is not None):
+        raise InputError(
+            "ranks and accumulate must be 1 where the method moves biases or an L1 weight by what "
+            f"the routers did with a whole batch, got {spread.ranks} and {spread.accumulate} with "
+            f"method: {method.method}. Train it in one process."
+        )
 
 
 class _Continue(lightning.Callback):
@@ -97,15 +145,23 @@ class _Continue(lightning.Callback):
 
 
 def _trainer(
-    steps: int, precision: Precision, device: str, callbacks: list[lightning.Callback]
+    steps: int,
+    precision: Precision,
+    device: str,
+    callbacks: list[lightning.Callback],
+    spread: Spread,
 ) -> lightning.Trainer:
     """Return a Trainer that only trains: no logger, checkpoint, bar, validation, advertisement."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    for name in ("lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return lightning.Trainer(
             accelerator="gpu" if device == "cuda" else "cpu",
-            devices=1,
+            devices=spread.ranks,
+            strategy=_strategy(device) if spread.ranks > 1 else "auto",
+            accumulate_grad_batches=spread.accumulate,
+            use_distributed_sampler=False,
             precision="bf16-mixed" if precision == "bf16-mixed" else "32-true",
             max_steps=steps,
             max_epochs=-1,
@@ -118,3 +174,9 @@ def _trainer(
             num_sanity_val_steps=0,
             limit_val_batches=0,
         )
+
+
+def _strategy(device: str) -> DDPStrategy:
+    """Return data parallelism: gradients are averaged over ranks; buffers never change here."""
+    backend = "nccl" if device == "cuda" else "gloo"
+    return DDPStrategy(process_group_backend=backend, broadcast_buffers=False)

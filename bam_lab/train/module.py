@@ -2,6 +2,10 @@
 
 The learning rate is set before each step from the step's number alone; `first_step` is how many
 steps an earlier, interrupted attempt has done.
+
+Where a batch is spread over ranks or passes, the gradient is the mean over all of it. Router losses
+are not: each part's are over its own tokens (products of means over tokens differ from the mean of
+products), capacity limits and experts that choose see a part alone, and noise is each part's own.
 """
 
 from typing import Any
@@ -10,6 +14,7 @@ import lightning
 import torch
 from torch import Tensor
 
+from bam_lab.data.tokens.datamodule import Spread
 from bam_lab.model.balance import move_biases, move_l1_weight, sparsity
 from bam_lab.model.context import Draw
 from bam_lab.model.facts import routing_facts
@@ -31,6 +36,7 @@ class TrainedModule(lightning.LightningModule):
         super().__init__()
         self.model, self.training_settings = model, training
         self.first_step = 0
+        self.spread = Spread()
         self.grad_norm = 0.0
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -42,7 +48,7 @@ class TrainedModule(lightning.LightningModule):
 
         Among these, `loss` is the nats a token alone.
         """
-        output = self.model(batch[:, :-1], self._draw())
+        output = self.model(batch[:, :-1], self._draw(batch_idx))
         move_biases(self.model, output)  # for the next step: this one's choices are made
         nll = next_token_loss(output.hidden, self.model.lm_head_weight, batch[:, 1:])
         extra = router_losses(output, self.model.method)
@@ -56,11 +62,11 @@ class TrainedModule(lightning.LightningModule):
             "metrics": {name: part.detach() for name, part in parts.items()},
         }
 
-    def _draw(self) -> Draw:
-        """Return this step's noise: a function of the step alone, so that resuming is exact."""
+    def _draw(self, batch_idx: int) -> Draw:
+        """Return the noise: a function of step and part alone, so that resuming is exact."""
         step = self.first_step + self.global_step
-        generator = torch.Generator(self.device)
-        return Draw(step, generator.manual_seed(self.training_settings.noise_seed + step))
+        seed = self.training_settings.noise_seed + step + (self.spread.part(batch_idx) << 32)
+        return Draw(step, torch.Generator(self.device).manual_seed(seed))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return a fresh AdamW."""

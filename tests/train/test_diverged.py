@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bam_lab.data.tokens.datamodule import Spread
 from bam_lab.errors import Diverged
 from bam_lab.train.callbacks import Recorder
 from bam_lab.train.optim import Training
@@ -21,7 +22,9 @@ def test_stops_naming_step_rate_and_checkpoint(
     recorder = Recorder(tmp_path, 10, lambda progress: None, dict, 0)
     recorder.last_checkpoint = 5
     training = Training(steps=100, warmup_steps=10, peak_lr=0.01)
-    module = SimpleNamespace(first_step=5, training_settings=training, grad_norm=grad_norm)
+    module = SimpleNamespace(
+        first_step=5, training_settings=training, grad_norm=grad_norm, spread=Spread()
+    )
     outputs = {"metrics": {"loss": torch.tensor(loss)}}
     told = r"at step 7 \(learning rate 0\.007; last good checkpoint: step 5\)\. Lower peak_lr"
     with pytest.raises(Diverged, match=told) as caught:

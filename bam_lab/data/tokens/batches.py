@@ -95,13 +95,8 @@ class Batches:
 
     def batch(self, index: int) -> NDArray[np.int64]:
         """Return batch `index`: [batch_sequences, seq_len + 1], inputs and targets overlapping."""
-        return self.rows(index, range(self.batch_sequences))
-
-    def rows(self, index: int, places: range) -> NDArray[np.int64]:
-        """Return some rows of batch `index`, reading no others: what one rank takes of it."""
-        rows = np.empty((len(places), self.seq_len + 1), dtype=np.int64)
-        drawn_rows = self.draws(index)[places.start : places.stop : places.step]
-        for row, (domain, draw) in zip(rows, drawn_rows, strict=True):
+        rows = np.empty((self.batch_sequences, self.seq_len + 1), dtype=np.int64)
+        for row, (domain, draw) in zip(rows, self.draws(index), strict=True):
             epoch, place = divmod(draw, self.sequences[domain])
             start = int(self._permutation(domain, epoch)[place]) * self.seq_len
             row[:] = self._streams[domain][start : start + self.seq_len + 1]
