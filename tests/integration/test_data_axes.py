@@ -85,7 +85,8 @@ def test_each_branch_and_each_phase_reads_its_own_mix(
     ran: tuple[ResolvedAblation, Store], graph: Graph
 ) -> None:
     stages = [s for s in graph.stages.values() if s.name in ("expert", "mixture")]
-    assert len([s for s in stages if s.name == "expert"]) == 9  # 3 each: 10%, 50%, repeated
+    # Three each: 10%, 50%, repeated, similar.
+    assert len([s for s in stages if s.name == "expert"]) == 12
     for stage in stages:
         read = {name for name, weight in stage.spec["mix"].items() if weight}
         assert set(ledger(ran, stage.key)["epochs"]) == read, stage.label
@@ -103,11 +104,30 @@ def test_general_text_is_read_as_often_as_asked(
         assert 3 * size < draws <= 4 * size, stage.label
 
 
+def test_similar_documents_share_a_sequence_of_the_same_text(
+    ran: tuple[ResolvedAblation, Store], graph: Graph
+) -> None:
+    (order,) = [s for s in graph.stages.values() if s.name == "order"]
+    phase = graph.arm("similar", 0)
+    assert phase.inputs["order"] == order.fingerprint
+    found = json.loads((ran[1].stage(order.key) / "order.json").read_text())
+    assert set(found) == {"general", "code", "law", "math"}
+    assert all(one["similarity"] > one["similarity_random"] for one in found.values())
+    random_phase = graph.arm("btx", 0)
+    assert phase.spec == random_phase.spec
+    one, other = (ledger(ran, stage.key) for stage in (phase, random_phase))
+    assert one["shares"] == other["shares"]
+    weights = [ran[1].stage(s.key) / "checkpoint" for s in (phase, random_phase)]
+    names = {path.name for path in weights[0].iterdir() if path.suffix == ".safetensors"}
+    assert names
+    assert any((weights[0] / n).read_bytes() != (weights[1] / n).read_bytes() for n in names)
+
+
 def test_what_is_equal_is_done_once(graph: Graph) -> None:
     upcycles = {arm: graph.arm(arm, 0).inputs.get("upcycle") for arm in ("btx", "mix")}
     assert upcycles["btx"] == upcycles["mix"]
     assert graph.arm("share", 0).inputs["upcycle"] == graph.arm("share-too", 0).inputs["upcycle"]
-    assert len([s for s in graph.stages.values() if s.name == "upcycle"]) == 3
+    assert len([s for s in graph.stages.values() if s.name == "upcycle"]) == 4
 
 
 def test_what_is_held_out_as_a_whole_is_scored_by_every_model(evidence: Evidence) -> None:
@@ -120,7 +140,7 @@ def test_what_is_held_out_as_a_whole_is_scored_by_every_model(evidence: Evidence
 
 
 def test_every_arm_has_its_step_0_and_its_receipt(evidence: Evidence) -> None:
-    arms = {"btx", "share", "share-too", "repeats", "mix"}
+    arms = {"btx", "share", "share-too", "repeats", "mix", "similar"}
     assert {cell.name for cell in evidence.cells if cell.role == "step-0"} == arms
     assert {receipt.arm for receipt in evidence.receipts} == arms
     assert all(cell.nll for cell in evidence.cells)
