@@ -57,7 +57,11 @@ def add(
     source = source_of(domain, path, text_field, licence, max_megabytes)
     _see_taken(root, domain, source, replace)
     with Console(stderr=True).status(Text(f"reading {printable(path)}")):
-        seen = inspect(source, spec_of("default", root).cleaning, Store(root).cache)
+        try:
+            seen = inspect(source, spec_of("default", root).cleaning, Store(root).cache)
+        except InputError as error:
+            hint = " Here that is --text-field." if "text_field" in str(error) else ""
+            raise InputError(f"{error}{hint}") from None
     made = domain_of(domain, title or domain, source, seen, max_megabytes)
     file = domains.write(root, domain, made)
     if json:

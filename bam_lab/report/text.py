@@ -58,7 +58,7 @@ def _source(domain: str, facts: Mapping[str, Any]) -> tuple[Value, ...]:
     return (
         Value(domain),
         Value(facts.get("package") or "local files"),
-        *(Value(f"{size:.2f}", size) for size in sizes),
+        *(Value(f"{size:.{2 if size >= 0.1 or not size else 3}f}", size) for size in sizes),
         Value(f"{documents:,}", float(documents)),
         Value(f"{gone:,}", float(gone), title=reasons),
         Value(str(facts["licence"])),
@@ -216,7 +216,9 @@ def repeats_table(evidence: Evidence) -> Table | None:
         for name, found in training_stages(evidence).items()
     }
     read = {name: stage for name, stage in stages.items() if stage is not None}
-    sources = list(dict.fromkeys(s for stage in read.values() for s in stage.ledger["sources"]))
+    known = [source for record in _domains(evidence).values() for source in record["sources"]]
+    met = {source for stage in read.values() for source in stage.ledger["sources"]}
+    sources = [source for source in known if source in met]
     if not sources:
         return None
     rows = []

@@ -77,6 +77,26 @@ def test_any_kind_of_path(add, poems, tmp_path):
         assert json.loads(done.out)["documents"] == 60, name
 
 
+def test_files_of_other_kinds_are_left_out_and_told(add, poems):
+    (poems.parent / "scan.pdf").write_bytes(b"%PDF\0")
+    done = add("poems", str(poems.parent))
+    assert done.code == 0
+    assert "scan.pdf" in done.out
+
+
+def test_a_data_set_saved_to_disk(add, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = map(json.loads, write_poems(tmp_path / "poems.jsonl").read_text().splitlines())
+    saved = tmp_path / "saved"
+    datasets.Dataset.from_list([{"poem": row["text"]} for row in rows]).save_to_disk(str(saved))
+    refused = add("poems", str(saved))
+    assert refused.code == 2
+    assert "has 'poem'" in refused.err and "--text-field" in refused.err
+    done = add("poems", str(saved), "--text-field", "poem")
+    assert done.code == 0
+    assert "60 documents" in done.out
+
+
 def test_a_relative_path_means_the_same_anywhere(add, poems, tmp_path, monkeypatch):
     monkeypatch.chdir(poems.parent)
     add("poems", "poems.jsonl")

@@ -41,7 +41,8 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
         InputError: it cannot be read.
     """
     seen, hashes, total = Seen(), set(), Tally()
-    for piece in read.open_source(source, cache).pieces:
+    opened = read.open_source(source, cache)
+    for piece in opened.pieces:
         tally = Tally()
         for _, raw in read.documents(source, piece, tally):
             text = normalise(raw)
@@ -67,7 +68,7 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
     if total.broken:
         seen.notes.append(f"{total.broken} of {total.entries} entries are broken:")
         seen.notes += total.examples
-    seen.notes += total.notes
+    seen.notes += [*opened.notes, *total.notes]
     return seen
 
 
