@@ -112,6 +112,8 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
             position = 0
             if one.domain is not None:
                 position = spec.domains[one.domain].sources.index(one.source)
+            for note in one.opened.notes:
+                one.tally.note(note)
             for part in one.opened.pieces:
                 folder = out / STEPS / f"{number:06d}"
                 one.units.append(Unit(one.domain, position, one.source, part, folder))
@@ -138,9 +140,9 @@ def _start(spec: CorpusSpec, given: list[Given], out: Path) -> None:
 
 
 def _described(part: Piece) -> dict[str, Any]:
-    path = Path(part.path)
-    about = path.stat() if part.path and path.is_file() else None
-    return {**asdict(part), "file": about and [about.st_size, about.st_mtime_ns]}
+    found = [Path(path) for path in (part.path, *part.more) if path and Path(path).is_file()]
+    states = [[about.st_size, about.st_mtime_ns] for about in (path.stat() for path in found)]
+    return {**asdict(part), "files": states}
 
 
 class _Work:

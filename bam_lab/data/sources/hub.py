@@ -224,15 +224,30 @@ def _revision(source: HubSource, cache: Path) -> str:
 
 def _streamed(source: HubSource, revision: str, skip: int, cache: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of the data set on the hub from number `skip`."""
-    rows = _library(source, cache).load_dataset(
-        source.dataset,
-        source.subset,
-        split=source.split,
-        revision=revision,
-        streaming=True,
-        cache_dir=str(cache / "huggingface" / "datasets"),
-    )
+    kept = str(cache / "huggingface" / "datasets")
+    library = _library(source, cache)
+    if source.files is not None:
+        rows = _read_files(source, library, f"hf://datasets/{source.dataset}@{revision}", kept)
+    else:
+        rows = library.load_dataset(
+            source.dataset,
+            source.subset,
+            split=source.split,
+            revision=revision,
+            streaming=True,
+            cache_dir=kept,
+        )
     yield from rows.skip(skip) if skip else rows
+
+
+def _read_files(source: HubSource, library: Any, where: str, kept: str) -> Any:
+    """Return the rows of the files that the source names, below `where`."""
+    assert source.files is not None
+    kind = "parquet" if source.files.endswith(".parquet") else "json"
+    files = {source.split: f"{where}/{source.files}"}
+    return library.load_dataset(
+        kind, data_files=files, split=source.split, streaming=True, cache_dir=kept
+    )
 
 
 def _from_disk(source: HubSource) -> Any:
@@ -243,6 +258,8 @@ def _from_disk(source: HubSource) -> Any:
     try:
         if not saved:
             with tempfile.TemporaryDirectory() as locks:  # it leaves one in its cache
+                if source.files is not None:
+                    return _read_files(source, library, str(folder), locks)
                 return library.load_dataset(
                     str(folder),
                     source.subset,
@@ -253,9 +270,9 @@ def _from_disk(source: HubSource) -> Any:
         found = library.load_from_disk(str(folder))
     except Exception as error:  # whatever pyarrow and datasets may raise
         raise _refused(source, error) from error
-    if source.subset is not None or source.revision is not None:
+    if {source.subset, source.files, source.revision} != {None}:
         raise InputError(
-            f"{source.name}: subset and revision have no effect on a data set saved to disk. "
+            f"{source.name}: subset, files and revision have no effect on one saved to disk. "
             "Remove them."
         )
     splits = dict(found) if isinstance(found, library.DatasetDict) else {str(found.split): found}
