@@ -81,7 +81,7 @@ def test_files_of_other_kinds_are_left_out_and_told(add, poems):
     (poems.parent / "scan.pdf").write_bytes(b"%PDF\0")
     done = add("poems", str(poems.parent))
     assert done.code == 0
-    assert "scan.pdf" in done.out
+    assert "1 .pdf" in done.out
 
 
 def test_a_data_set_saved_to_disk(add, tmp_path):
