@@ -6,7 +6,7 @@ set, or files of the user's.
 
 import re
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -170,6 +170,8 @@ class HubSource(Spec):
     Attributes:
         dataset: a name on the hub, or the folder of one saved to disk, relative to the corpus file.
         subset: its configuration, where it has several.
+        files: shell pattern of files in it (.jsonl, .jsonl.zst, .parquet ...) that are read as they
+            are; for data sets that need a loading script, which `datasets` runs no more.
         revision: commit or tag; None takes the newest, and the manifest says which that was.
         text_field: the column that holds the text; a dot leads into a nested one.
         filters: field -> value; only such rows are read (for sets that hold several sources).
@@ -182,6 +184,7 @@ class HubSource(Spec):
     name: Name
     dataset: str
     subset: str | None = None
+    files: str | None = None
     split: str = "train"
     revision: str | None = None
     text_field: str = "text"
@@ -190,6 +193,17 @@ class HubSource(Spec):
     max_read_megabytes: PositiveFloat | None = None
     licence: str
     max_megabytes: PositiveFloat
+
+    @model_validator(mode="after")
+    def _files_inside(self) -> Self:
+        if self.files is None:
+            return self
+        if self.subset is not None:
+            raise ValueError("subset has no effect beside files")
+        parts = PurePosixPath(self.files)
+        if not parts.parts or parts.is_absolute() or ".." in parts.parts:
+            raise ValueError(f"files must stay inside the data set, got {self.files}")
+        return self
 
 
 RegistrySource = PypiSource | NpmSource | DebianSource

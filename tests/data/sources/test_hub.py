@@ -1,5 +1,6 @@
 """Hugging Face data sets: saved to disk, as files in a folder, and streamed from a fake hub."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import datasets
 import pytest
+import zstandard
 
 from bam_lab.data.sources import hub
 from bam_lab.data.sources.pieces import Tally
@@ -96,7 +98,7 @@ def test_rows_without_text_are_counted(tmp_path):
         ({"split": "valid"}, "split must be one of train, test, got valid"),
         ({"text_field": "body"}, "must have the field 'body', has 'text', 'set', 'meta'. Mend tex"),
         ({"filters": {"lang": "en"}}, "must have the field 'lang', has .*Mend filters in"),
-        ({"subset": "x"}, "subset and revision have no effect"),
+        ({"subset": "x"}, "subset, files and revision have no effect"),
     ],
 )
 def test_refuses(saved, tmp_path, changes, message):
@@ -202,3 +204,37 @@ def test_names_the_package_that_it_lacks(saved, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match=r"needs datasets. Run: pip install 'bam-lab\[hub\]'"):
         read(source(saved / "dict"), tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
+def test_named_files_of_a_data_set_whose_loading_script_is_refused(tmp_path, ending):
+    folder = tmp_path / "set"
+    (folder / "math").mkdir(parents=True)
+    (folder / "set.py").write_text("raise SystemExit")
+    path = folder / "math" / f"a.{ending}"
+    text = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+    if ending == "parquet":
+        datasets.Dataset.from_list(ROWS).to_parquet(path)
+    else:
+        pack = {"jsonl": bytes, "jsonl.gz": gzip.compress, "jsonl.zst": zstandard.compress}
+        path.write_bytes(pack[ending](text))
+    (folder / "math" / "b.txt").write_text("not asked for")
+    found, _ = read(source(folder, files=f"math/*.{ending}", max_documents=3), tmp_path)
+    assert [text for _, text in found] == wanted(ROWS[:3])
+
+
+def test_named_files_are_asked_for_at_their_revision(tmp_path, monkeypatch):
+    asked = {}
+
+    class Library:
+        @staticmethod
+        def load_dataset(kind, **options):
+            asked.update(options, kind=kind)
+            return iter(ROWS)
+
+    monkeypatch.setattr(hub, "_library", lambda *_: Library)
+    monkeypatch.setattr(hub, "_revision", lambda *_: "abc")
+    found, _ = read(source("some/set", files="a/*.jsonl.zst", max_documents=2), tmp_path)
+    assert [text for _, text in found] == wanted(ROWS[:2])
+    assert asked["kind"] == "json"
+    assert asked["data_files"] == {"train": "hf://datasets/some/set@abc/a/*.jsonl.zst"}
