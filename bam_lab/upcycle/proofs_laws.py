@@ -1,8 +1,9 @@
-"""Causality and batch invariance, by changing what a logit must not depend on.
+"""Causality, batch and document invariance, by changing what a logit must not depend on.
 
 A change of the tokens from some place on may move no logit before it; a change of other rows may
-move none of mine. Both are tried under the training and under the inference rule, on a probe. What
-is found stands beside what `spec/laws.py` declares; a break that is not declared is a bug.
+move none of mine; where attention stays inside documents, a change of other documents neither. All
+are tried under the training and under the inference rule, on a probe. What is found stands beside
+what `spec/laws.py` declares; a break that is not declared is a bug.
 """
 
 from typing import Any
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor
 
 from bam_lab.model.transformer import Transformer
-from bam_lab.spec.laws import Law, Rule, broken_laws
+from bam_lab.spec.laws import Law, Rule, broken_laws, mixes_documents
 from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.upcycle.probe import TOLERANCE, training_pass
 
 RULES: tuple[Rule, ...] = ("training", "inference")
@@ -72,6 +74,21 @@ def row_changes(rows: Tensor) -> list[tuple[Tensor, Tensor]]:
     return [(torch.where(mine, tokens, other), mine) for other in others]
 
 
+def document_changes(rows: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Return rows of which the last has other text around a document, and that document's places.
+
+    The document takes the second third of the row, with an end-of-text at its start and behind it.
+    """
+    tokens, mine = rows[:, :-1].clone(), _mine(rows)
+    third = tokens.shape[1] // 3
+    tokens[-1, [third, 2 * third]] = END_OF_TEXT_ID
+    held = torch.zeros_like(mine)
+    held[-1, third : 2 * third] = True
+    changed = torch.where(mine & ~held, _other_text(tokens), tokens)
+    changed[-1, 2 * third] = END_OF_TEXT_ID
+    return [(tokens, held), (changed, held)]
+
+
 def _mine(rows: Tensor) -> Tensor:
     """Mark the tokens of the last row."""
     mine = torch.zeros_like(rows[:, :-1], dtype=torch.bool)
@@ -106,7 +123,14 @@ def _laws(probe: Transformer, rows: Tensor, rule: Rule) -> dict[str, Any]:
     if inside:
         found["causality inside the first segment"] = inside
     found["batch invariance"] = {"": max(moved(change) for change in row_changes(rows))}
-    return {law: _fact(changes, declared.get(law)) for law, changes in found.items()}
+    facts: dict[str, Any] = {law: _fact(c, declared.get(law)) for law, c in found.items()}
+    if not probe.spec.cross_document_attention:
+        (text, held), (changed, _) = document_changes(rows)
+        change = (_logits(probe, changed, rule) - _logits(probe, text, rule))[held].abs().max()
+        facts["document invariance"] = _fact(
+            {"": float(change)}, mixes_documents(probe.method, rule)
+        )
+    return facts
 
 
 def _fact(changes: dict[str, float], why: str | None) -> dict[str, Any]:

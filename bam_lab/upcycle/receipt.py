@@ -10,7 +10,8 @@
   expert), `mean_gates`, and `dropped` (share of tokens that no expert takes), in a training pass.
 - `router_gradients`, `gradients`, `position_gradients` (learned positions only): what the
   language-model loss alone reaches.
-- `laws`: causality and batch invariance under both rules.
+- `laws`: causality and batch invariance under both rules; document invariance too where attention
+  stays inside documents.
 - `identities`: copies, permutation, one expert.
 - `cost`: parameters and FLOPs by formula against the model.
 

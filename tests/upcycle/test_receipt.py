@@ -5,10 +5,11 @@ import json
 import pytest
 import torch
 
+from bam_lab.model import transformer
 from bam_lab.model.checkpoint import build
 from bam_lab.record.proofs import verdicts
 from bam_lab.spec.experts import num_experts_of, num_sources
-from bam_lab.spec.laws import broken_identities, broken_laws
+from bam_lab.spec.laws import broken_identities, broken_laws, mixes_documents
 from bam_lab.upcycle import proofs_laws
 from bam_lab.upcycle.execute import upcycle
 from bam_lab.upcycle.probe import TOLERANCE
@@ -75,6 +76,32 @@ def test_every_proof_comes_out_as_declared(name, block):
     declared = broken_identities(method)
     for name, fact in facts["identities"].items():
         assert fact["holds"] == (name not in declared), name
+
+
+APART = ("bam-per_expert-top-2", "btx-top-1-capacity", "lory-bos", "lory-prefix-bos", "smear")
+
+
+@pytest.mark.parametrize("name", APART)
+def test_document_invariance_is_proved_where_attention_stays_inside(name):
+    """What mixes documents is declared, and seen."""
+    assert all("document invariance" not in laws for laws in facts_on_laws(name).values())
+    found = facts_on_laws(name, cross_document_attention=False)
+    for rule, laws in found.items():
+        fact = laws["document invariance"]
+        assert fact["declared"] == mixes_documents(METHODS[name], rule)
+        if not fact["declared"] or "capacity" not in name:  # no place need run out here
+            assert fact["holds"] == (fact["declared"] is None), rule
+
+
+def facts_on_laws(name, **changes):
+    return proofs_laws.laws(model_of(METHODS[name], **changes), WINDOWS["law"])
+
+
+def test_attention_that_crosses_documents_is_found(monkeypatch):
+    """Where it should not: the proof is of the model that runs."""
+    monkeypatch.setattr(transformer, "document_starts", torch.zeros_like)
+    laws = facts_on_laws("btx-top-1", cross_document_attention=False)
+    assert not any(found["document invariance"]["holds"] for found in laws.values())
 
 
 @pytest.mark.parametrize(("name", "block"), UPCYCLED)

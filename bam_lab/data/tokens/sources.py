@@ -59,4 +59,5 @@ def _before(
     whole = np.concatenate([[0], np.cumsum(counts)]) * seq_len
     # Behind the last sequence stands text that no sequence holds.
     place, inside = np.divmod(np.clip(position - 1, 0, len(counts) * seq_len), seq_len)
-    return whole[place] + inside * np.append(counts, 0)[place]
+    before: NDArray[np.int64] = whole[place] + inside * np.append(counts, 0)[place]
+    return before
