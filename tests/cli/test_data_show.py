@@ -43,7 +43,8 @@ def test_fits_80_columns_and_says_every_figure(prepared):
     lines = done.out.splitlines()
     assert max(len(line) for line in lines[1:]) <= 80  # the first is a path, to be clicked
     for figure in ("stands in for Common Crawl", "tokens of 512", "Read: ", "Dropped: ",
-                   "moved there", "Licences: CC0-1.0 (places, tales)", "equal mix", "read 7 kB"):  # fmt: skip
+                   "moved there", "Licences: CC0-1.0 (places, tales)", "equal mix",
+                   "read 7 kB"):  # fmt: skip
         assert figure in done.out, figure
     assert lines.index("general: invented tales and towns") == 2  # the general domain leads
 
