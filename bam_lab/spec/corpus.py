@@ -42,6 +42,11 @@ Extractor = Literal[
     "wordnet",
 ]
 
+# What a registry's client and a folder's name can take.
+Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:!_-]*$")]
+NpmPackage = Annotated[str, Field(pattern=r"^(@[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*$")]
+DebianPackage = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+
 
 class PypiSource(Spec):
     """Read one released file of a PyPI package.
@@ -59,7 +64,7 @@ class PypiSource(Spec):
     kind: Literal["pypi"]
     name: Name
     package: Name
-    version: str
+    version: Version
     file: Literal["wheel", "linux-wheel", "sdist"]
     extractor: Extractor
     members: tuple[str, ...] = ("*",)
@@ -73,8 +78,8 @@ class NpmSource(Spec):
 
     kind: Literal["npm"]
     name: Name
-    package: str
-    version: str
+    package: NpmPackage
+    version: Version
     extractor: Extractor
     members: tuple[str, ...] = ("*",)
     licence: str
@@ -92,8 +97,8 @@ class DebianSource(Spec):
 
     kind: Literal["debian"]
     name: Name
-    package: str
-    version: str | None = None
+    package: DebianPackage
+    version: Version | None = None
     extractor: Extractor
     members: tuple[str, ...] = ("*",)
     licence: str

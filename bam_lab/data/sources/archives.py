@@ -112,7 +112,7 @@ def _tar_members(
                 content = archive.extractfile(member)
                 assert content is not None
                 yield name, content.read()
-            archive.members = []  # tarfile would remember them all
+            archive.members = []  # type: ignore[attr-defined]  # it would remember them all
 
 
 def _deb_members(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:
@@ -137,9 +137,9 @@ def _decompressed(name: str, file: IO[bytes]) -> IO[bytes]:
         case "gz" | "tgz":
             return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
         case "xz":
-            return lzma.LZMAFile(file)  # type: ignore[return-value]
+            return lzma.LZMAFile(file)
         case "bz2":
-            return bz2.BZ2File(file)  # type: ignore[return-value]
+            return bz2.BZ2File(file)
         case "zst":
             return _zstd(name, file)
         case _:
