@@ -112,8 +112,6 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
             position = 0
             if one.domain is not None:
                 position = spec.domains[one.domain].sources.index(one.source)
-            for note in one.opened.notes:
-                one.tally.note(note)
             for part in one.opened.pieces:
                 folder = out / STEPS / f"{number:06d}"
                 one.units.append(Unit(one.domain, position, one.source, part, folder))

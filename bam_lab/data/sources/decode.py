@@ -14,6 +14,12 @@ _MARKS = {  # UTF-32's mark begins with UTF-16's
 }
 _CONTROL = re.compile(r"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
 _MOST_CONTROL = 0.02
+_WESTERN = "cp1252"
+_LIKELY = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949"),
+)
+"""What text is in that is not UTF-8; among more encodings, rare ones are found by chance."""
 _SAMPLE = 20_000
 _BEFORE = 200
 
@@ -63,9 +69,15 @@ def _detected(content: bytes) -> str:
             "telling the encoding of a file that is not UTF-8 needs charset-normalizer. "
             "Name it by the source's encoding, or run: pip install 'bam-lab[data]'"
         ) from None
-    best = charset_normalizer.from_bytes(_telling(content)).best()
-    if best is None:
-        raise NotText("must be text, got binary data")
+    found = charset_normalizer.from_bytes(_telling(content), cp_isolation=list(_LIKELY))
+    best = found.best()
+    # It rejects text with many accents, and of what seems as good it takes the first by name.
+    if best is None or any(
+        _WESTERN in match.could_be_from_charset
+        for match in found
+        if (match.chaos, match.coherence) == (best.chaos, best.coherence)
+    ):
+        return _WESTERN
     return str(best.encoding)
 
 

@@ -23,10 +23,25 @@ def test_utf_8_and_byte_order_marks_need_no_name(encoding):
     assert decode(FRENCH.encode(encoding), None) == (FRENCH, None)
 
 
-def test_other_encodings_are_detected_and_told():
-    text, detected = decode(("plain " * 100_000 + FRENCH).encode("cp1252"), None)
-    assert text.endswith(FRENCH)
-    assert detected == "cp1252"
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("cp1252", FRENCH),
+        ("cp1252", "déjà vu à côté " * 30),
+        ("cp1252", "The café was déjà vu - no, naïve."),
+        ("cp1252", "“Quoted” — it’s fine…"),
+        ("cp1252", "Gutenberg text: Molière and Hôtel, façade, æther."),
+        ("cp1250", "Zażółć gęślą jaźń, źdźbło trawy i łąka.\n" * 3),
+        ("cp1251", "Съешь же ещё этих мягких французских булок. " * 3),
+        ("koi8_r", "Съешь же ещё этих мягких французских булок. " * 3),
+        ("cp1253", "Ξεσκεπάζω την ψυχοφθόρα βδελυγμία.\n" * 3),
+        ("cp932", "日本語の文章をここに書きます。とても長い文章です。\n" * 5),
+        ("gb18030", "这是一个中文句子，用来测试编码检测。\n" * 5),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "plain text, line by line\n" * 20_000])
+def test_other_encodings_are_detected_and_told(encoding, text, before):
+    assert decode((before + text).encode(encoding), None) == (before + text, encoding)
 
 
 @pytest.mark.parametrize(
