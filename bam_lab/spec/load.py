@@ -123,9 +123,7 @@ def load_ablation(
     """
     path = find_ablation(reference)
     problems: list[str] = []
-    by_file: dict[str, list[str]] = {}
-    for text in overrides:
-        by_file.setdefault(override.target(text), []).append(text)
+    by_file = override.by_file(overrides)
     document = override.apply(load(path), by_file.get("ablation", []))
     spec = _checked(document, AblationSpec, problems)
     arms, arm_problems = arms_of.resolve(document)
@@ -158,8 +156,7 @@ def load_ablation(
         problems += rules.arm_problems(document, arms, recipe)
         if corpus:
             problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
-            problems += data_rules.data_problems(document, arms, data, recipe, corpus)
-            problems += rules.same_run_problems(document, arms, data, recipe, corpus)
+            problems += rules.reading_problems(document, arms, data, recipe, corpus)
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
     if sizes:
@@ -168,19 +165,8 @@ def load_ablation(
         raise SpecError(problems)
     assert spec and recipe and sizes and model and corpus and corpus_doc
     corpus = located(corpus, Path(corpus_doc.file).parent)
-    return ResolvedAblation(
-        spec,
-        path,
-        recipe,
-        sizes,
-        str(named),
-        model,
-        corpus,
-        arms,
-        tuple(overrides),
-        data,
-        tuple(added or ()),
-    )
+    changed = tuple(overrides), data, tuple(added or ())
+    return ResolvedAblation(spec, path, recipe, sizes, str(named), model, corpus, arms, *changed)
 
 
 @cache

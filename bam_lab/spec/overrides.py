@@ -1,6 +1,7 @@
 """Write `--set dotted.path=value` into parsed files, before they are validated."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from bam_lab.errors import SpecError
@@ -36,6 +37,14 @@ def target(override: str) -> str:
     """Return which file an override goes to: `ablation`, or one of the files that it names."""
     keys, _ = split(override)
     return keys[0] if keys[0] in OTHER_FILES and len(keys) > 1 else "ablation"
+
+
+def by_file(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Return the overrides of each file, under the names that `target` gives."""
+    found: dict[str, list[str]] = {}
+    for text in overrides:
+        found.setdefault(target(text), []).append(text)
+    return found
 
 
 def apply(document: Document, overrides: list[str]) -> Document:

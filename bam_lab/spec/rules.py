@@ -121,14 +121,15 @@ def arm_problems(
             yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
 
 
-def same_run_problems(
+def reading_problems(
     document: Document,
     arms: dict[str, MethodSpec],
     data: Mapping[str, DataSpec],
     recipe: RecipeSpec,
     corpus: CorpusSpec,
 ) -> Iterator[str]:
-    """Check that no two arms train the same way on the same text."""
+    """Check what arms read, and that no two train the same way on the same text."""
+    yield from data_rules.data_problems(document, arms, data, recipe, corpus)
     nothing = DataSpec()
     runs = {
         arm: (

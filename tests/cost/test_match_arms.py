@@ -41,7 +41,7 @@ def test_a_model_from_scratch_spends_the_whole_lineage_in_its_own_training():
     scratch, btx = solve(found)["scratch"], solve(found)["btx"]
     assert scratch.lineage_flops == scratch.training_flops
     assert scratch.training_flops == pytest.approx(btx.lineage_flops, rel=TOLERANCE)
-    assert scratch.matched and branches(found, SCRATCH) == ()
+    assert scratch.matched and branches(found, "scratch") == ()
     size = phase_of(found, SCRATCH)
     assert size.peak_lr == found.scale.phases.seed_model.peak_lr
     assert phase_of(found, DENSE) == found.scale.phases.mixture
