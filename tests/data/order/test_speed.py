@@ -1,0 +1,70 @@
+"""100,000 documents in order: under 5 minutes and 4 GB on two cores."""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bam_lab.data.order.embed import tfidf_svd
+from bam_lab.data.order.reorder import reorder
+from bam_lab.data.tokens.encode import DOCUMENT
+from bam_lab.record.files import write_json
+from bam_lab.spec.data import Similar
+
+DOCUMENTS = 100_000
+SECONDS, BYTES = 300, 4 * 10**9
+
+
+def write(folder, count):
+    """Write documents of 400 words in the mean, by Zipf's law, a third of them one topic's own."""
+    random = np.random.default_rng(0)
+    words = np.array([f"w{number:x}" for number in range(150_000)])
+    often = np.cumsum(1 / np.arange(1, len(words) + 1) ** 1.05)
+    index, start = np.zeros(count, DOCUMENT), 0
+    with (folder / "law.train.jsonl").open("w") as file:
+        lengths = random.lognormal(5.6, 0.9, count).clip(30, 5000).astype(int).tolist()
+        for number, length in enumerate(lengths):
+            chosen = np.searchsorted(often, random.random(length) * often[-1])
+            own = random.random(length) < 0.3
+            chosen[own] = 1000 + (chosen[own] * 31 + random.integers(500) * 257) % 149_000
+            text = " ".join(words[chosen])
+            file.write(json.dumps({"id": str(number), "source": "s", "text": text}) + "\n")
+            index[number] = (start, length, len(text), 0)
+            start += length + 1
+    np.save(folder / "law.train.npy", np.zeros(start, "<u2"))
+    np.save(folder / "law.train.documents.npy", index)
+    tokens = {"law": {"train": start, "valid": 0, "test": 0}}
+    facts = {"digest": "", "vocab_size": 2, "end_of_text": 0, "sources": ["s"], "tokens": tokens}
+    write_json(folder / "tokens.json", facts)
+
+
+def measure(folder):
+    """Order what `write` wrote; print seconds, processor seconds, peak bytes and the record."""
+    started, similar = time.perf_counter(), Similar()
+
+    def embed(texts):
+        return tfidf_svd(texts, similar.dimensions, similar.rng_seed)
+
+    _, records = reorder(folder, folder, folder / "out", similar, embed, workers=2)
+    seconds, peak = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF)
+    print(seconds, time.process_time(), peak.ru_maxrss * 1024, records["law"])
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_documents(tmp_path):
+    write(tmp_path, DOCUMENTS)
+    command = [sys.executable, "-m", "tests.data.order.test_speed", str(tmp_path)]
+    told = subprocess.run(
+        command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True
+    ).stdout
+    seconds, _, peak = map(float, told.split()[:3])
+    assert seconds < SECONDS and peak < BYTES, told
+
+
+if __name__ == "__main__":
+    measure(Path(sys.argv[1]))
