@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import shutil
+import subprocess
 
 import pytest
 
@@ -130,7 +132,8 @@ def read_csv(rendered):
     return list(csv.DictReader(io.StringIO(rendered.paths["table.csv"].read_text())))
 
 
-def test_text_of_users_is_escaped(tmp_path):
+def hostile(tmp_path):
+    """Render a store whose titles and licences are hostile."""
     index = make_store(tmp_path, Fake(replicates=2, text=True, alone=("web",)))
     path = next((tmp_path / "stages").glob("corpus-*")) / "corpus.json"
     corpus = json.loads(path.read_text())
@@ -139,7 +142,21 @@ def test_text_of_users_is_escaped(tmp_path):
         for source in record["sources"].values():
             source["licence"] = NASTY
     path.write_text(json.dumps(corpus))
-    rendered = render(tmp_path, index)
+    return render(tmp_path, index, tmp_path / "out")
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_compiles_whatever_users_write(tmp_path):
+    folder = hostile(tmp_path).paths["table.tex"].parent
+    document = r"\documentclass{article}\usepackage{booktabs}\begin{document}\input{table.tex}"
+    (folder / "all.tex").write_text(document + r"\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_text_of_users_is_escaped(tmp_path):
+    rendered = hostile(tmp_path)
     page = rendered.paths["report.html"].read_text()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
