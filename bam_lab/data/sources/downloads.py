@@ -72,12 +72,16 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
 def reason(stderr: str) -> str:
     """Return the line that says why a client failed, without addresses and folders."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    marked = [line for line in lines if re.match(r"ERROR|E:|npm (error|ERR!) (?!A comp)", line)]
-    said = (marked or lines or ["nothing was said"])[-1]
-    said = re.sub(r"^(ERROR: |E: |npm (error|ERR!) )", "", said)
+    # npm says what happened first, after codes; pip and apt say it last.
+    npm = [re.sub(r"^npm (error|ERR!) ", "", line) for line in lines if line.startswith("npm e")]
+    told = [line for line in npm if not re.match(r"(code|syscall|errno|path|dest) ", line)]
+    marked = [line for line in lines if re.match(r"ERROR|E:", line)]
+    said = told[0] if told else (marked or lines or ["nothing was said"])[-1]
+    said = re.sub(r"^(ERROR: |E: |(network|notarget|\d{3}) )", "", said)
     said = re.sub(r"\b[a-z+]+://\S+", "its address", said)
-    said = re.sub(r"host='[^']*'", "host", said)
-    said = re.sub(r"(?<![\w.])/(?:[\w.+~-]+/)*[\w.+~-]+", "a folder", said)
+    said = re.sub(r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b", "an address", said)
+    said = re.sub(r"(host=|resolve |ENOTFOUND |EAI_AGAIN )'?[\w.:-]*\w'?", r"\1a host", said)
+    said = re.sub(r"(?<![\w.@])/(?:[\w.+~-]+/)*[\w.+~-]+", "a folder", said)
     return said.rstrip(".")
 
 

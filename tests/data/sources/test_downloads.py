@@ -143,21 +143,29 @@ def test_a_faster_build_in_the_same_place_wins(tmp_path):
 @pytest.mark.parametrize(
     ("stderr", "reason"),
     [
-        ("npm error code E404\nnpm error 404 Not Found\n", "404 Not Found"),
+        ("npm error code E404\nnpm error 404 Not Found\n", "Not Found"),
         (
-            "npm error code ENOTFOUND\nnpm error request to https://user:pass@host/x failed\n"
+            "npm error code ENOTFOUND\nnpm error syscall getaddrinfo\n"
+            "npm error network request to https://user:pass@reg.local/@a/x failed, reason: "
+            "getaddrinfo ENOTFOUND reg.local\nnpm error network This is a problem\n"
             "npm error A complete log of this run can be found in: /home/me/.npm/_logs/x.log\n",
-            "request to its address failed",
+            "request to its address failed, reason: getaddrinfo ENOTFOUND a host",
+        ),
+        (
+            "npm error code ETARGET\nnpm error notarget No matching version found for a@9.0.0.\n",
+            "No matching version found for a@9.0.0",
         ),
         ("W: odd\nE: Unable to locate package x\n", "Unable to locate package x"),
         (
-            "ERROR: HTTPSConnectionPool(host='pypi.local', port=443)\n",
-            "HTTPSConnectionPool(host, port=443)",
+            "E: Failed to fetch http://deb.x/x  Could not connect to 10.0.0.1:9 (10.0.0.1).\n",
+            "Failed to fetch its address  Could not connect to an address (an address)",
         ),
+        ("E: Could not resolve 'deb.local'\n", "Could not resolve a host"),
         (
-            "E: Could not open file /var/lib/apt/lists/x - open\n",
-            "Could not open file a folder - open",
+            "ERROR: HTTPSConnectionPool(host='pypi.local', port=4)\n",
+            "HTTPSConnectionPool(host=a host, port=4)",
         ),
+        ("E: Could not open file /var/lib/apt/x - open\n", "Could not open file a folder - open"),
         ("", "nothing was said"),
     ],
 )
