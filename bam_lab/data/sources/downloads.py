@@ -73,7 +73,11 @@ def reason(stderr: str) -> str:
     """Return the line that says why a client failed, without addresses and folders."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     # npm says what happened first, after codes; pip and apt say it last.
-    npm = [re.sub(r"^npm (error|ERR!) ", "", line) for line in lines if line.startswith("npm e")]
+    npm = [
+        re.sub(r"^npm (error|ERR!) ", "", line)
+        for line in lines
+        if re.match("npm (error|ERR!)", line)
+    ]
     told = [line for line in npm if not re.match(r"(code|syscall|errno|path|dest) ", line)]
     marked = [line for line in lines if re.match(r"ERROR|E:", line)]
     said = told[0] if told else (marked or lines or ["nothing was said"])[-1]
