@@ -16,7 +16,7 @@ ENTRIES = (
     ),
     Entry(
         "Documents in a sequence",
-        lambda e: "packed end to end with end-of-text between; attention crosses their borders",
+        lambda e: f"packed end to end with end-of-text between; attention {_reach(e)}",
         "ours",
         "BAM, BTX: not stated",
     ),
@@ -133,6 +133,12 @@ def _size(evidence: Evidence, phase: str) -> dict[str, Any]:
 def _norm(evidence: Evidence) -> str:
     # Results from before the field existed lack it.
     return "LayerNorm without bias" if evidence.model.get("norm") == "layer" else "RMSNorm"
+
+
+def _reach(evidence: Evidence) -> str:
+    if evidence.model.get("cross_document_attention", True):
+        return "crosses their borders"
+    return "stays inside them (FLOPs are counted as if it did not)"
 
 
 def _learned(evidence: Evidence) -> bool:

@@ -10,6 +10,7 @@ Same evidence, same bytes.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from bam_lab.report.step0 import (
     routing_at_step0_table,
     step0_table,
 )
-from bam_lab.report.table import Table, to_csv, to_rich
+from bam_lab.report.table import Table, bands, to_csv, to_rich
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.templates import render_html, render_tex
 from bam_lab.report.text import (
@@ -51,6 +52,8 @@ from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
 
+PAGE_GROUPS = 6
+"""Domains side by side on a page of LaTeX."""
 NAMES = ("report.html", "table.tex", "table.csv", "results.json", "verdicts.json")
 
 
@@ -97,12 +100,43 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     """Compute everything from the evidence and write the files, each at once."""
     published = published_table(evidence)
     judgements = judge(evidence, declared_claims(evidence))
-    effects, absolute = effects_table(evidence, published), absolute_table(evidence, published)
-    alone = alone_table(evidence)
-    tables: dict[str, Table | None] = {
-        "effects": effects,
-        "absolute": absolute,
-        "alone": alone,
+    tables = _tables(evidence, published)
+    effects = tables["effects"]
+    assert effects is not None
+    summary = _summary(evidence, judgements, effects)
+    drawn = figures.available()
+    texts = {
+        "report.html": render_html(
+            "report.html.j2",
+            evidence=evidence,
+            published=published,
+            tables=tables,
+            judgements=judgements,
+            delta_nats=nats(evidence.delta),
+            assumptions=register(evidence),
+            effects_figure=figures.effects_figure(evidence, published) if drawn else "",
+            curves_figure=_curves(evidence, drawn),
+            drawn=drawn,
+            data=_script(evidence, summary),
+            **page_parts(evidence, published),
+        ),
+        "table.tex": render_tex("tables.tex.j2", tables=_for_latex(tables), evidence=evidence),
+        "table.csv": to_csv([table for table in tables.values() if table]),
+        "results.json": evidence.model_dump_json(indent=1) + "\n",
+        "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
+    }
+    make_folder(out)
+    for name in NAMES:
+        write_text(out / name, texts[name])
+    return Rendered({name: out / name for name in NAMES}, to_rich(effects), summary)
+
+
+def _tables(evidence: Evidence, published: PublishedTable | None) -> dict[str, Table | None]:
+    """Return every table by its label, in the order of the CSV; None where there is nothing."""
+    return {
+        "effects": effects_table(evidence, published),
+        "absolute": absolute_table(evidence, published),
+        "alone": alone_table(evidence),
         "noise": noise_table(evidence),
         "match": match_table(evidence),
         "ledger": ledger_table(evidence),
@@ -121,36 +155,12 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "crossed": crossed_table(evidence),
         "order": order_table(evidence),
     }
-    summary = _summary(evidence, judgements, effects)
-    drawn = figures.available()
-    texts = {
-        "report.html": render_html(
-            "report.html.j2",
-            evidence=evidence,
-            published=published,
-            tables=tables,
-            judgements=judgements,
-            delta_nats=nats(evidence.delta),
-            assumptions=register(evidence),
-            effects_figure=figures.effects_figure(evidence, published) if drawn else "",
-            curves_figure=_curves(evidence, drawn),
-            drawn=drawn,
-            data=_script(evidence, summary),
-            **page_parts(evidence, published),
-        ),
-        "table.tex": render_tex(
-            "tables.tex.j2",
-            tables=[effects, absolute, *([alone] if alone else [])],
-            evidence=evidence,
-        ),
-        "table.csv": to_csv([table for table in tables.values() if table]),
-        "results.json": evidence.model_dump_json(indent=1) + "\n",
-        "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
-    }
-    make_folder(out)
-    for name in NAMES:
-        write_text(out / name, texts[name])
-    return Rendered({name: out / name for name in NAMES}, to_rich(effects), summary)
+
+
+def _for_latex(tables: Mapping[str, Table | None]) -> list[Table]:
+    """Return the main tables, cut to what a page takes."""
+    main = (tables[label] for label in ("effects", "absolute", "alone"))
+    return [band for table in main if table is not None for band in bands(table, PAGE_GROUPS)]
 
 
 def published_table(evidence: Evidence) -> PublishedTable | None:
