@@ -31,7 +31,7 @@ class Encoder(NamedTuple):
     """Hold an encoder and the tokenizer that it was trained with."""
 
     tokenizer: Any
-    model: torch.nn.Module
+    model: Any
 
 
 def minilm_folder() -> Path:
@@ -109,7 +109,8 @@ def embed(encoder: Encoder, texts: Iterable[str]) -> NDArray[np.float32]:
 
 
 def _batch(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
-    longest = min(MAX_TOKENS, encoder.model.config.max_position_embeddings)
+    room = getattr(encoder.model.config, "max_position_embeddings", MAX_TOKENS)
+    longest = min(MAX_TOKENS, room)
     read = encoder.tokenizer(
         texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"
     )
@@ -117,4 +118,5 @@ def _batch(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
         states = encoder.model(**read).last_hidden_state  # [B, T, D]
     mask = read["attention_mask"][..., None]
     mean = (states * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return torch.nn.functional.normalize(mean, dim=-1).numpy()
+    vectors: NDArray[np.float32] = torch.nn.functional.normalize(mean, dim=-1).numpy()
+    return vectors

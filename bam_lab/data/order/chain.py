@@ -81,7 +81,7 @@ def edges(neighbours: Neighbours, both_ways: bool) -> Edges:
 def _walk(found: Edges, starts: Iterable[int]) -> Chain:
     """Visit every document; `starts` lists all, those to start from first."""
     # Python reads single numbers faster out of these than out of arrays.
-    start, to = memoryview(found.start), memoryview(found.to)
+    start, to = found.start.data, found.to.data
     visited = bytearray(len(start) - 1)
     order: list[int] = []
     restarts = -1

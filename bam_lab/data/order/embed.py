@@ -63,7 +63,7 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     """Return rows scaled to length 1; rows of zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return scaled.astype(np.float32)
+    return np.asarray(scaled, dtype=np.float32)
 
 
 def encoder_digest(folder: Path) -> str:

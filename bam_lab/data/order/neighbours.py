@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +112,7 @@ def by_faiss(
 
     total, dim = vectors.shape
     count = min(count, total - 1)
-    index = faiss.IndexFlatIP(dim)
+    index: Any = faiss.IndexFlatIP(dim)
     if total > flat:
         cells = int(4 * math.sqrt(total))
         index = faiss.IndexIVFFlat(index, dim, cells, faiss.METRIC_INNER_PRODUCT)
