@@ -11,7 +11,7 @@ StageName = Literal[
 ]
 
 REVISIONS: dict[StageName, int] = {
-    "corpus": 1,
+    "corpus": 2,
     "tokenizer": 1,
     "order": 1,
     "seed_model": 1,

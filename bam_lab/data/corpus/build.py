@@ -191,6 +191,7 @@ class _Work:
         """Clean, then take what is distinct and within the caps."""
         cleaning = self.spec.cleaning
         for name in self.spec.domains:
+            self.steps.step(f"looking for repeated paragraphs in {name}", 0)
             done = self.out / STEPS / f"paragraphs.{name}"
             domains.mark_paragraphs(self.of(name), cleaning, done)
         by_folder = {unit.folder: one for one in self.usable() for unit in one.units}
@@ -199,6 +200,7 @@ class _Work:
         for done_tasks, ((unit, _), dropped) in enumerate(pool.each(piece.finish, tasks), 1):
             by_folder[unit.folder].drop(dropped)
             self.steps.step(f"cleaned {done_tasks} of {len(tasks)} pieces")
+        self.steps.step("looking for duplicates", 0)
         whole = [(self.of(name), domain, cleaning) for name, domain in self.spec.domains.items()]
         for _ in pool.each(domains.choose, whole):
             self.steps.step("found duplicates")
@@ -218,7 +220,7 @@ class _Work:
         for done, _ in enumerate(pool.each(piece.training_hits, training), 1):
             self.steps.step(f"searched {done} of {len(training)} pieces of training text")
         evaluation = sum(unit.domain is None for (unit,) in held)
-        self.steps.step("searched training text", evaluation)
+        self.steps.step("searched training text", 2 * evaluation)  # nothing was cleaned of items
         held_out: dict[str, HeldOut] = {}
         for name, domain in self.spec.domains.items():
             units = self.of(name)

@@ -1,4 +1,4 @@
-"""Measure what building a large corpus takes: `python -m tests.data.corpus.measure_build FOLDER MB`.
+"""Measure a large build: `python -m tests.data.corpus.measure_build FOLDER MB`.
 
 Writes a .jsonl of MB megabytes of invented text into FOLDER (words drawn as Zipf has them; of the
 documents 1% are copies, 1% near copies, and a third carry one of 500 common paragraphs), builds a

@@ -237,7 +237,9 @@ def test_evaluation_items_are_counted_by_the_domains_they_stand_in(
     spec = corpus_spec.model_copy(
         update={"evaluation": (own(tmp_path, "items", items), own(tmp_path, "none", []), pypi())}
     )
-    manifest = build(spec, tmp_path, workers=1)
+    told = []
+    manifest = build(spec, tmp_path, workers=1, progress=lambda *said: told.append(said))
+    assert told[-1][1] == told[-1][2]
     training = training_grams(tmp_path / "out", spec.domains)
     plain = {
         name: sum(bool(grams(item) & found) for item in items) for name, found in training.items()
