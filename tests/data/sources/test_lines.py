@@ -55,6 +55,7 @@ def test_pieces_give_the_same_as_the_whole(tmp_path_factory, texts, size, chunk,
         pieces = lines.cut(path, None, size)
     assert [p.start for p in pieces[1:]] == [p.stop for p in pieces[:-1]]
     assert all(p.stop - p.start >= size for p in pieces[:-1])
+    assert all(content.rfind(b"\n", p.start, p.stop - 1) + 1 - p.start < size for p in pieces)
     found, tally = read(path, size=size)
     assert found == plain(content)
     assert (tally.entries, tally.broken) == (len(found), 0)
