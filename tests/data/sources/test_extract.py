@@ -245,6 +245,9 @@ def test_indices_are_left_out(name):
         ("eu_articles", b"not a database", "m must be the database"),
         ("human_eval", b"not gzip", "m must be whole gzip data"),
         ("human_eval", gzip.compress(b"x" * 9999)[:-20], "m must be whole gzip data"),
+        ("cookbook", b"[1]", "extractor cookbook must fit what the members hold"),
+        ("wikipedia_intros", b'{"Hope": {}}', "extractor wikipedia_intros must fit .*KeyError"),
+        ("wordnet", b"a b | c", "extractor wordnet must fit"),
         ("r_texts", b"12345678", "m must be R's lazy-load data"),
     ],
 )

@@ -10,11 +10,26 @@ from typing import assert_never
 
 from bam_lab.data.sources.extract import code, evaluation, law, manuals, mathematics, prose
 from bam_lab.data.sources.extract.text import Documents, Members
+from bam_lab.errors import InputError
 from bam_lab.spec.corpus import Extractor
 
 
 def documents(extractor: Extractor, members: Members) -> Documents:
-    """Yield (name, text) of every document, with the extractor that the spec names."""
+    """Yield (name, text) of every document, with the extractor that the spec names.
+
+    Raises:
+        InputError: a member is not what the extractor knows (another package or version).
+    """
+    try:
+        yield from _documents(extractor, members)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"extractor {extractor} must fit what the members hold, got "
+            f"{type(error).__name__}: {error}. Mend the source's extractor, members or version."
+        ) from error
+
+
+def _documents(extractor: Extractor, members: Members) -> Documents:
     match extractor:
         case "api_manuals":
             return manuals.api_manuals(members)
