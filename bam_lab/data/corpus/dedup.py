@@ -87,6 +87,7 @@ def near_repeats(
     later = np.zeros(len(documents), dtype=np.bool_)
     for every in keys:
         key = every[documents]
+        del every  # 8 bytes a document
         order = np.argsort(key, kind="stable")
         key = key[order]
         bucket = np.flatnonzero(key[1:] == key[:-1]) + 1  # positions with one before them

@@ -74,20 +74,21 @@ def choose(units: Sequence[Unit], domain: DomainSource, cleaning: Cleaning) -> N
         return
     pieces = Pieces(units)
     state = np.zeros(len(pieces), np.uint8)
-    first, second = pieces.field("split"), pieces.field("order")
-    state[dedup.repeats(first, second)] = EXACT
+    # A column is read again where it is needed: each takes 8 bytes a document while it is held.
+    state[dedup.repeats(pieces.field("split"), pieces.field("order"))] = EXACT
     left = np.flatnonzero(state == TRAIN)
     count = dedup.PERMUTATIONS // dedup.band_rows(cleaning.near_duplicate_jaccard)
     bands = (pieces.band(number) for number in range(count))
     near = dedup.near_repeats(left, bands, pieces.signatures, cleaning.near_duplicate_jaccard)
     state[left[near]] = NEAR
     left = left[~near]
-    order = left[np.argsort(second[left], kind="stable")]
+    order = left[np.argsort(pieces.field("order")[left], kind="stable")]
+    del left, near
     sizes = pieces.field("bytes")
     kept = split.within_caps(order, sizes, pieces.positions(), domain)
     state[order[~kept[order]]] = CAP
     order = order[kept[order]]
-    state[order] = split.by_hash(first[order], domain.hold_out)
+    state[order] = split.by_hash(pieces.field("split")[order], domain.hold_out)
     for held_out in (VALID, TEST):
         mine = order[state[order] == held_out]
         late = split.above_limit(mine, sizes, domain.hold_out)

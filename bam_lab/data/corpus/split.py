@@ -1,6 +1,6 @@
 """Choose documents up to every cap, and split them into train, valid and test by their content."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ def by_hash(hashes: NDArray[np.uint64], hold_out: HoldOut) -> NDArray[np.uint8]:
 def within_caps(
     order: NDArray[np.int64],
     sizes: NDArray[np.int64],
-    sources: NDArray[np.int64],
+    sources: NDArray[np.integer[Any]],
     domain: DomainSource,
 ) -> NDArray[np.bool_]:
     """Mark the documents that stay.

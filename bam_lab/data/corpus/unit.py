@@ -117,10 +117,10 @@ class Pieces:
             found[self.part(place)] = unit.array("index")[name]
         return found
 
-    def positions(self) -> NDArray[np.int64]:
+    def positions(self) -> NDArray[np.int32]:
         """Return the position of every document's source in its domain."""
         counts = np.diff(self.starts)
-        return np.repeat([unit.position for unit in self.units], counts).astype(np.int64)
+        return np.repeat(np.array([unit.position for unit in self.units], np.int32), counts)
 
     def band(self, number: int) -> NDArray[np.uint64]:
         """Return one band's hash of every document."""
