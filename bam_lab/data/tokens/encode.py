@@ -28,8 +28,7 @@ MANIFEST = "tokens.json"
 DOCUMENT = np.dtype([("start", "<i8"), ("length", "<i8"), ("bytes", "<i8"), ("source", "<i4")])
 """start and length in tokens, end-of-text not counted; bytes of UTF-8; index into the sources."""
 
-_COUNTED = 1 << 22  # tokens at a time: bincount widens them to eight bytes
-_COUNTED = 1 << 20
+_COUNTED = 1 << 20  # tokens at a time: bincount widens them to eight bytes
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def token_counts(tokens_dir: Path, split: str) -> NDArray[np.int64]:
     counts = np.zeros(manifest.vocab_size, dtype=np.int64)
     for domain in manifest.tokens:
         tokens = stream(tokens_dir, domain, split)
-        for start in range(0, len(tokens), _COUNTED):  # bincount copies what it counts to int64
+        for start in range(0, len(tokens), _COUNTED):
             part = tokens[start : start + _COUNTED]
             counts += np.bincount(part, minlength=manifest.vocab_size)
     return counts
