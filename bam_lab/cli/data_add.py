@@ -20,7 +20,8 @@ from bam_lab.spec.base import NAME
 
 if TYPE_CHECKING:
     from bam_lab.data.corpus.inspect import Seen
-    from bam_lab.spec.corpus import DomainSource, Source
+    from bam_lab.spec.corpus import DomainSource
+    from bam_lab.spec.sources import Source
 
 
 def add(
@@ -111,7 +112,7 @@ def source_of(
     Raises:
         InputError: there is nothing.
     """
-    from bam_lab.spec.corpus import FilesSource, HubSource
+    from bam_lab.spec.sources import FilesSource, HubSource
 
     name = f"{domain}-text"
     found = Path(path).expanduser()

@@ -47,13 +47,12 @@ def _corpus(folder: Path, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _tokens(folder: Path, names: list[str], wanted: str) -> Iterator[str]:
+    from bam_lab.data.arrays import digest
+
     lacking = [folder / name for name in names if not (folder / name).is_file()]
     for path in lacking:
         yield f"{path} is missing."
     if lacking:
         return
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.npy")):
-        digest.update(f"{path.name} {sha256(path)}\n".encode())
-    if digest.hexdigest() != wanted:
+    if digest(folder) != wanted:
         yield f"{folder} differs: the digest of its arrays is not that of tokens.json."

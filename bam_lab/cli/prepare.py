@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -67,12 +66,7 @@ def _needs(
 
 def _local(corpus: "CorpusSpec") -> list[str]:
     """Return the places of the user's own files that the corpus reads."""
-    from bam_lab.spec.corpus import FilesSource, HubSource, sources_of
+    from bam_lab.spec.corpus import sources_of
+    from bam_lab.spec.sources import local_folder
 
-    found = []
-    for source in sources_of(corpus):
-        if isinstance(source, FilesSource):
-            found.append(source.folder)
-        elif isinstance(source, HubSource) and Path(source.dataset).is_absolute():
-            found.append(source.dataset)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(filter(None, map(local_folder, sources_of(corpus)))))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.cost.match import PhaseBudget, seed_budget
-from bam_lab.data.order.embed import encoder_digest
+from bam_lab.data.order.encoder import encoder_digest
 from bam_lab.data.sources.local import inputs_digest
 from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName

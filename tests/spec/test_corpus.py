@@ -8,16 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from bam_lab import resources
 from bam_lab.errors import SpecError
 from bam_lab.record.fingerprint import fingerprint
-from bam_lab.spec.corpus import (
-    CorpusSpec,
-    FilesSource,
-    PypiSource,
-    Source,
-    held_out_only,
-    identity,
-    located,
-)
+from bam_lab.spec.corpus import CorpusSpec, held_out_only, identity, located
 from bam_lab.spec.reader import read
+from bam_lab.spec.sources import FilesSource, PypiSource, Source
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "corpus.yaml"
 DEFAULT = resources.folder("configs") / "corpus" / "default.yaml"

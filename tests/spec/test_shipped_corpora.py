@@ -3,16 +3,9 @@
 import pytest
 
 from bam_lab import resources
-from bam_lab.spec.corpus import (
-    CorpusSpec,
-    GeneratorSource,
-    HubSource,
-    NpmSource,
-    PypiSource,
-    held_out_only,
-    sources_of,
-)
+from bam_lab.spec.corpus import CorpusSpec, held_out_only, sources_of
 from bam_lab.spec.reader import read
+from bam_lab.spec.sources import GeneratorSource, HubSource, NpmSource, PypiSource
 
 FOLDER = resources.folder("configs") / "corpus"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bam_lab.data.arrays import save
 from bam_lab.data.corpus import domain as domains
 from bam_lab.data.corpus import piece
 from bam_lab.data.corpus.contamination import HeldOut, Texts, settle
@@ -32,7 +33,7 @@ from bam_lab.data.corpus.records import (
 )
 from bam_lab.data.corpus.runs import Hashes
 from bam_lab.data.corpus.split import SPLITS
-from bam_lab.data.corpus.unit import Unit, save
+from bam_lab.data.corpus.unit import Unit
 from bam_lab.data.pool import Pool
 from bam_lab.data.sources.pieces import Piece, Tally
 from bam_lab.data.sources.read import open_source
@@ -45,7 +46,6 @@ Progress = Callable[[str, int, int], None]
 STEPS = ".build"
 MOST_WORKERS = 6
 """A process takes up to 100 MB: more of them would break the limit of 1 GB."""
-BROKEN_SHARE = 0.01
 _LAYOUT = 1
 
 
@@ -173,8 +173,8 @@ class _Work:
         for one in self.given:
             for unit in one.units:
                 _add(one, told[unit.folder])
-            if one.failure is None and one.tally.broken > BROKEN_SHARE * one.tally.entries:
-                problem = _too_broken(one)
+            problem = one.tally.too_broken(one.source.name)
+            if one.failure is None and problem is not None:
                 if one.domain is None:
                     one.failure = problem
                 else:
@@ -292,15 +292,6 @@ def _add(one: Given, told: dict[str, Any]) -> None:
     one.drop(told["dropped"])
     one.tally.add(Tally(**told["tally"]))
     one.failure = one.failure or told["failure"]
-
-
-def _too_broken(one: Given) -> str:
-    tally = one.tally
-    examples = "".join(f"\n  {example}" for example in tally.examples)
-    return (
-        f"{one.source.name}: at most {BROKEN_SHARE:.0%} of the entries may be broken, got "
-        f"{tally.broken:,} of {tally.entries:,}. Mend these and others:{examples}"
-    )
 
 
 def _amount(documents: int, size: int) -> str:

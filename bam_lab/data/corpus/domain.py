@@ -3,6 +3,7 @@
 A domain is seen a column at a time: nothing here reads its text.
 """
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bam_lab.data.arrays import save
 from bam_lab.data.corpus import dedup, split
 from bam_lab.data.corpus.split import SPLITS
-from bam_lab.data.corpus.unit import Pieces, Unit, save
+from bam_lab.data.corpus.unit import Pieces, Unit
 from bam_lab.record.files import explained
 from bam_lab.spec.corpus import Cleaning, DomainSource
 
@@ -104,8 +106,6 @@ def column(units: Sequence[Unit], name: str) -> NDArray[Any]:
 
 def write(units: Sequence[Unit], which: int, path: Path) -> str:
     """Write one split's documents in the order of their hashes; return the file's SHA-256."""
-    import hashlib
-
     pieces = Pieces(units)
     mine = np.flatnonzero(column(units, "final") == which)
     order = mine[np.argsort(pieces.field("order")[mine], kind="stable")]

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bam_lab.data.corpus.build import BROKEN_SHARE
 from bam_lab.data.corpus.clean import keep, normalise
 from bam_lab.data.sources import read
 from bam_lab.data.sources.pieces import Tally
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import Cleaning, DomainSource, FilesSource, HoldOut, HubSource, Source
+from bam_lab.spec.corpus import Cleaning, DomainSource, HoldOut
+from bam_lab.spec.sources import FilesSource, HubSource, Source
 
 WANTED_DOCUMENTS, WANTED_MEGABYTES = 300, 0.3
 """A held-out set below both of these says little."""
@@ -59,12 +59,8 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
                 seen.documents += 1
                 seen.bytes += len(text.encode())
         total.add(tally)
-    if total.broken > BROKEN_SHARE * total.entries:
-        examples = "".join(f"\n  {example}" for example in total.examples)
-        raise InputError(
-            f"{place(source)}: at most {BROKEN_SHARE:.0%} of the entries may be broken, got "
-            f"{total.broken:,} of {total.entries:,}. Mend these and others:{examples}"
-        )
+    if problem := total.too_broken(place(source)):
+        raise InputError(problem)
     if total.broken:
         seen.notes.append(f"{total.broken} of {total.entries} entries are broken:")
         seen.notes += total.examples

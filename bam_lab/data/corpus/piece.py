@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from bam_lab.data.arrays import grown, save
 from bam_lab.data.corpus import clean, dedup
 from bam_lab.data.corpus.contamination import Table
 from bam_lab.data.corpus.domain import TEST, TRAIN, VALID
 from bam_lab.data.corpus.runs import CONTAMINATION_WORDS, Runs, together
-from bam_lab.data.corpus.unit import DOCUMENT, Lines, Unit, rows_of, save
-from bam_lab.data.growing import grown
+from bam_lab.data.corpus.unit import DOCUMENT, Lines, Unit, rows_of
 from bam_lab.data.sources.pieces import Tally
 from bam_lab.data.sources.read import documents
 from bam_lab.errors import InputError

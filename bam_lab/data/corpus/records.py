@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from bam_lab.data.arrays import save
 from bam_lab.data.corpus.contamination import HeldOut, Mask, Texts
 from bam_lab.data.corpus.domain import OVERLAP, STATES, TEST, TRAIN, VALID, column
 from bam_lab.data.corpus.manifest import (
@@ -16,10 +17,11 @@ from bam_lab.data.corpus.manifest import (
     SplitCount,
 )
 from bam_lab.data.corpus.split import MEGABYTE, SPLITS
-from bam_lab.data.corpus.unit import Pieces, Unit, save
+from bam_lab.data.corpus.unit import Pieces, Unit
 from bam_lab.data.sources.pieces import Opened, Tally
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import CorpusSpec, DomainSource, FilesSource, HubSource, Source
+from bam_lab.spec.corpus import CorpusSpec, DomainSource
+from bam_lab.spec.sources import FilesSource, HubSource, Source
 
 
 @dataclass

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bam_lab.data.sources.pieces import Piece
-from bam_lab.record.files import explained
-from bam_lab.spec.corpus import Source
+from bam_lab.spec.sources import Source
 
 DOCUMENT = np.dtype(
     [("split", "<u8"), ("order", "<u8"), ("start", "<i8"), ("size", "<i8"), ("bytes", "<i8")]
@@ -57,15 +56,6 @@ class Unit:
             for row in rows:
                 file.seek(int(row["start"]))
                 yield json.loads(file.read(int(row["size"])))["text"]
-
-
-def save(path: Path, array: NDArray[Any]) -> None:
-    """Write an array at once; a killed process leaves none under its name."""
-    temporary = path.with_suffix(".part")
-    with explained(path):
-        with temporary.open("wb") as file:
-            np.save(file, array)
-        temporary.replace(path)
 
 
 def rows_of(path: Path) -> Iterator[dict[str, str]]:

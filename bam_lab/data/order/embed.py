@@ -5,15 +5,12 @@ most; its vectors are shortened by a randomised singular value decomposition. No
 elsewhere and nothing is downloaded, so the same text gives the same vectors.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bam_lab.errors import InputError
-from bam_lab.record.files import sha256
 
 Vectors = NDArray[np.float32]
 Embed = Callable[[Iterable[str]], Vectors]
@@ -64,25 +61,6 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return np.asarray(scaled, dtype=np.float32)
-
-
-def encoder_digest(folder: Path) -> str:
-    """Return a digest of what an encoder's folder holds, whatever it is called.
-
-    Raises:
-        InputError: there is no such folder, or no config.json in it.
-    """
-    if not (folder / "config.json").is_file():
-        raise InputError(
-            "embedder must be tfidf_svd, minilm or the folder of a Hugging Face encoder, got "
-            f"{str(folder)!r}, where no config.json is. Mend the path; it counts from where "
-            "bam-lab is called."
-        )
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith("."):
-            digest.update(f"{path.name} {sha256(path)}\n".encode())
-    return digest.hexdigest()
 
 
 class _Counted:

@@ -9,7 +9,6 @@ Each domain is embedded and chained by itself and as a whole. A part of it (`mat
 the same documents in every order, those of its rows, and keeps the order of the chain.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +16,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bam_lab.data.arrays import digest
 from bam_lab.data.corpus.manifest import read_documents
 from bam_lab.data.order.chain import Chain, chain
 from bam_lab.data.order.embed import Embed, Vectors
 from bam_lab.data.order.neighbours import Neighbours, by_faiss, exact, need_faiss
 from bam_lab.data.tokens.encode import documents, read_tokens_manifest, stream
 from bam_lab.errors import InputError
-from bam_lab.record.files import explained, intact, make_folder, sha256, write_json
+from bam_lab.record.files import explained, intact, make_folder, write_json
 from bam_lab.spec.data import Similar
 
 MANIFEST = "order.json"
@@ -104,10 +104,7 @@ def reorder(
             _write(tokens_dir, out, domain, found)
         records[domain] = _record(vectors, found)
     write_json(out / MANIFEST, {domain: asdict(record) for domain, record in records.items()})
-    digest = hashlib.sha256()
-    for path in sorted(out.glob("*.npy")):
-        digest.update(f"{path.name} {sha256(path)}\n".encode())
-    return digest.hexdigest(), records
+    return digest(out), records
 
 
 def mean_similarity(vectors: Vectors, order: NDArray[np.int64]) -> float:

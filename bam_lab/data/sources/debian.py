@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bam_lab.data.sources import downloads
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import DebianSource
+from bam_lab.spec.sources import DebianSource
 
 
 def fetch(source: DebianSource, cache: Path) -> Path:

@@ -7,7 +7,7 @@ import importlib.metadata
 from collections.abc import Iterator
 
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import GeneratorSource
+from bam_lab.spec.sources import GeneratorSource
 
 
 def documents(source: GeneratorSource) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from bam_lab.data.sources import lines
 from bam_lab.data.sources.pieces import Opened, Piece, Tally
 from bam_lab.errors import InputError
 from bam_lab.record.files import explained, make_folder, read_json, sha256, write_json
-from bam_lab.spec.corpus import HubSource
+from bam_lab.spec.sources import HubSource
 
 _ROWS_A_PIECE = 20_000
 

@@ -13,7 +13,8 @@ from bam_lab.data.sources.decode import NotText, decode
 from bam_lab.data.sources.hashes import content_hash
 from bam_lab.data.sources.pieces import LONGEST, PIECE_BYTES, Opened, Piece, Tally
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import CorpusSpec, FilesSource, HubSource, sources_of
+from bam_lab.spec.corpus import CorpusSpec, sources_of
+from bam_lab.spec.sources import FilesSource, local_folder
 
 TEXTS = (".txt", ".md", ".py")
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
@@ -49,15 +50,6 @@ def opened(source: FilesSource) -> Opened:
     return Opened((*pieces, *_together(small)), notes=notes)
 
 
-def paths(source: FilesSource) -> list[Path]:
-    """Return the source's files, by name; hidden ones and other kinds are left out.
-
-    Raises:
-        InputError: the folder is missing, a link leaves it, or no file in it can be read.
-    """
-    return _found(source)[0]
-
-
 def documents(source: FilesSource, piece: Piece, tally: Tally) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of every document of a piece; empty files are empty documents.
 
@@ -90,8 +82,12 @@ def readable_name(path: Path) -> str:
 
 
 def digest(source: FilesSource) -> str:
-    """Return a hash over the names and contents of the source's files."""
-    return _digest(Path(source.folder), paths(source))
+    """Return a hash over the names and contents of the source's files.
+
+    Raises:
+        InputError: the folder is missing, a link leaves it, or no file in it can be read.
+    """
+    return _digest(Path(source.folder), _found(source)[0])
 
 
 def inputs_digest(spec: CorpusSpec) -> str:
@@ -104,8 +100,8 @@ def inputs_digest(spec: CorpusSpec) -> str:
     for source in sources_of(spec):
         if isinstance(source, FilesSource):
             text += f"{source.name} {digest(source)}\n"
-        elif isinstance(source, HubSource) and Path(source.dataset).is_absolute():
-            folder = Path(source.dataset)
+        elif (found := local_folder(source)) is not None:
+            folder = Path(found)
             inside = sorted(path for path in folder.rglob("*") if path.is_file())
             text += f"{source.name} {_digest(folder, inside)}\n"
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
@@ -120,6 +116,7 @@ def _digest(folder: Path, files: list[Path]) -> str:
 
 
 def _found(source: FilesSource) -> tuple[list[Path], Counter[str]]:
+    """Return the source's files, by name, and the endings of other kinds; hidden ones are none."""
     folder = Path(source.folder)
     try:
         is_folder = S_ISDIR(folder.stat().st_mode)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bam_lab.data.sources import downloads
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import NpmSource
+from bam_lab.spec.sources import NpmSource
 
 
 def fetch(source: NpmSource, cache: Path) -> Path:

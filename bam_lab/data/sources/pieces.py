@@ -7,6 +7,7 @@ PIECE_BYTES = 32_000_000
 """About what one piece holds."""
 LONGEST = 16_000_000
 """Bytes of a document, or of the line or row that holds it; longer ones are broken entries."""
+_BROKEN_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,16 @@ class Tally:
         """Keep one of the first `EXAMPLES` notes."""
         if len(self.notes) < EXAMPLES:
             self.notes.append(text)
+
+    def too_broken(self, source: str) -> str | None:
+        """Return why a source has too many broken entries, if it has."""
+        if self.broken <= _BROKEN_SHARE * self.entries:
+            return None
+        examples = "".join(f"\n  {example}" for example in self.examples)
+        return (
+            f"{source}: at most {_BROKEN_SHARE:.0%} of the entries may be broken, got "
+            f"{self.broken:,} of {self.entries:,}. Mend these and others:{examples}"
+        )
 
     def add(self, other: "Tally") -> None:
         """Add what another piece met, which stands later in the source."""

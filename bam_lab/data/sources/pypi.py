@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bam_lab.data.sources import downloads
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import PypiSource
+from bam_lab.spec.sources import PypiSource
 
 _PURE = ["--implementation", "py", "--abi", "none", "--platform", "any"]
 _LINUX = ["--implementation", "cp", "--abi", "cp311", "--platform", "manylinux2014_x86_64"]

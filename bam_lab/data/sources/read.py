@@ -11,7 +11,7 @@ from typing import assert_never
 from bam_lab.data.sources import archives, debian, extract, generate, hub, local, npm, pypi
 from bam_lab.data.sources.pieces import EXAMPLES, Opened, Piece, Tally
 from bam_lab.record.files import sha256
-from bam_lab.spec.corpus import (
+from bam_lab.spec.sources import (
     DebianSource,
     FilesSource,
     GeneratorSource,

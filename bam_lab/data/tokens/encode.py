@@ -5,7 +5,6 @@ DOMAIN.SPLIT.documents.npy  one `DOCUMENT` a document, in the same order
 tokens.json                 counts, source names, end-of-text, digest
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bam_lab.data import pool
+from bam_lab.data.arrays import digest, grown
 from bam_lab.data.corpus.manifest import read_documents, read_manifest
 from bam_lab.data.corpus.runs import together
 from bam_lab.data.corpus.split import SPLITS
-from bam_lab.data.growing import grown
 from bam_lab.data.tokens import tokenizer as tokenizers
-from bam_lab.record.files import make_folder, sha256, write_json
+from bam_lab.record.files import make_folder, write_json
 from bam_lab.spec.model import END_OF_TEXT_ID
 from bam_lab.spec.parts import Part, part_of
 
@@ -71,11 +70,8 @@ def encode_corpus(
         _, _, _, name, split, _ = task
         counts[name][split] = count
         progress(f"encoded {name} {split}", done + 1, len(tasks))
-    digest = hashlib.sha256()
-    for path in sorted(out.glob("*.npy")):
-        digest.update(f"{path.name} {sha256(path)}\n".encode())
     result = TokensManifest(
-        digest.hexdigest(),
+        digest(out),
         tokenizer.get_vocab_size(),
         END_OF_TEXT_ID,
         sources,

@@ -18,7 +18,8 @@ import numpy as np
 import psutil
 
 from bam_lab.data.corpus.build import build
-from bam_lab.spec.corpus import Cleaning, CorpusSpec, DomainSource, FilesSource, HoldOut
+from bam_lab.spec.corpus import Cleaning, CorpusSpec, DomainSource, HoldOut
+from bam_lab.spec.sources import FilesSource
 
 WORDS = 100_000
 EVERY_SECONDS = 0.5

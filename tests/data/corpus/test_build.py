@@ -15,7 +15,8 @@ from bam_lab.data.corpus.split import SPLITS
 from bam_lab.data.sources import pypi as registry
 from bam_lab.data.sources.local import inputs_digest
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import FilesSource, HoldOut, PypiSource
+from bam_lab.spec.corpus import HoldOut
+from bam_lab.spec.sources import FilesSource, PypiSource
 from tests.data.conftest import silent
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from bam_lab.data import growing
+from bam_lab.data import arrays
 from bam_lab.data.corpus import build, unit
 from bam_lab.spec.corpus import CorpusSpec, located
 from bam_lab.spec.reader import read
@@ -39,7 +39,7 @@ def start(out, progress):
 def dying():
     if kind == "step":
         return start(out, die)
-    for place, name in ((unit.Lines, "write"), (growing.Growing, "write_header")):
+    for place, name in ((unit.Lines, "write"), (arrays.Growing, "write_header")):
         def wrapped(*given, _inner=getattr(place, name), **named):
             die()
             return _inner(*given, **named)

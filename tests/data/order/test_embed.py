@@ -3,7 +3,8 @@ import sys
 import numpy as np
 import pytest
 
-from bam_lab.data.order.embed import encoder_digest, tfidf_svd, unit
+from bam_lab.data.order.embed import tfidf_svd, unit
+from bam_lab.data.order.encoder import encoder_digest
 from bam_lab.errors import InputError
 
 TEXTS = [

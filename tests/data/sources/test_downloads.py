@@ -8,7 +8,7 @@ import pytest
 
 from bam_lab.data.sources import debian, downloads, npm, pypi
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import DebianSource, NpmSource, PypiSource
+from bam_lab.spec.sources import DebianSource, NpmSource, PypiSource
 
 COMMON = {"name": "prose", "extractor": "gutenberg", "licence": "CC0-1.0", "max_megabytes": 1.0}
 SOURCES = {

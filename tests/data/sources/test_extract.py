@@ -11,7 +11,7 @@ import pytest
 
 from bam_lab.data.sources import extract
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import Extractor
+from bam_lab.spec.sources import Extractor
 
 
 def database(*statements):

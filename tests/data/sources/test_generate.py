@@ -4,7 +4,7 @@ import pytest
 
 from bam_lab.data.sources import generate
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import GeneratorSource
+from bam_lab.spec.sources import GeneratorSource
 
 
 def source(**changes):

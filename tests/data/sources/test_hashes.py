@@ -6,7 +6,7 @@ import os
 import pytest
 
 from bam_lab.data.sources import hashes, local
-from bam_lab.spec.corpus import FilesSource, HubSource
+from bam_lab.spec.sources import FilesSource, HubSource
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import zstandard
 from bam_lab.data.sources import hub
 from bam_lab.data.sources.pieces import Tally
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import HubSource
+from bam_lab.spec.sources import HubSource
 
 ROWS = [
     {"text": f"text {i}", "set": "a" if i % 3 else "b", "meta": {"lang": "en"}} for i in range(100)
@@ -183,7 +183,7 @@ import sys
 from pathlib import Path
 from bam_lab.data.sources import hub
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import HubSource
+from bam_lab.spec.sources import HubSource
 source = HubSource(kind="huggingface", name="mine", dataset="owner/set", licence="x",
                    max_megabytes=1.0, max_documents=3)
 try:

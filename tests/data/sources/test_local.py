@@ -11,7 +11,7 @@ import pytest
 from bam_lab.data.sources import local
 from bam_lab.data.sources.pieces import LONGEST, Piece, Tally
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import FilesSource
+from bam_lab.spec.sources import FilesSource
 
 
 def source(folder, pattern="**/*", text_field="text", encoding=None):

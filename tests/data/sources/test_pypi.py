@@ -10,7 +10,7 @@ import pytest
 from bam_lab.data.sources import archives, downloads, pypi
 from bam_lab.errors import InputError
 from bam_lab.record.files import sha256
-from bam_lab.spec.corpus import PypiSource
+from bam_lab.spec.sources import PypiSource
 
 
 def source(**changes):

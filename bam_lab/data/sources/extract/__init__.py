@@ -11,7 +11,7 @@ from typing import assert_never
 from bam_lab.data.sources.extract import code, evaluation, law, manuals, mathematics, prose
 from bam_lab.data.sources.extract.text import Documents, Members
 from bam_lab.errors import InputError
-from bam_lab.spec.corpus import Extractor
+from bam_lab.spec.sources import Extractor
 
 
 def documents(extractor: Extractor, members: Members) -> Documents:

@@ -1,5 +1,6 @@
-"""Write an array to a .npy file a part at a time, so that it never lies in memory as a whole."""
+"""Arrays on disk: written at once, or a part at a time so that none lies in memory as a whole."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,24 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from bam_lab.record.files import explained
+from bam_lab.record.files import explained, sha256
+
+
+def save(path: Path, array: NDArray[Any]) -> None:
+    """Write an array at once; a killed process leaves none under its name."""
+    temporary = path.with_suffix(".part")
+    with explained(path):
+        with temporary.open("wb") as file:
+            np.save(file, array)
+        temporary.replace(path)
+
+
+def digest(folder: Path) -> str:
+    """Return a hash over the names and contents of a folder's arrays."""
+    total = hashlib.sha256()
+    for path in sorted(folder.glob("*.npy")):
+        total.update(f"{path.name} {sha256(path)}\n".encode())
+    return total.hexdigest()
 
 
 class Growing:
