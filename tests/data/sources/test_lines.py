@@ -191,11 +191,11 @@ def test_a_damaged_packed_file(tmp_path, pack, damage):
 def test_a_bomb_is_stopped(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(unpack, "ANY_RATIO_BYTES", 1_000_000)
     path = tmp_path / ("a.jsonl.gz" if pack is gzip.compress else "a.jsonl.zst")
-    path.write_bytes(pack(b'{"text": "x"}\n' * 1_000_000))
+    path.write_bytes(pack(b'{"text": "x"}\n' * 200_000))
     with pytest.raises(InputError, match=r"must unpack to at most 200 times its size, got more"):
         read(path)
     monkeypatch.setattr(unpack, "ANY_RATIO_BYTES", 100_000_000)
-    assert len(read(path)[0]) == 1_000_000
+    assert len(read(path)[0]) == 200_000
 
 
 def test_a_file_that_vanished(tmp_path):
