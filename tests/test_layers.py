@@ -49,7 +49,7 @@ DOORS = {
     "threadpoolctl": ("data/order/",),
     "faiss": ("data/order/neighbours.py",),
     "reasoning_gym": ("data/sources/generate.py",),
-    "pyarrow": ("data/sources/",),
+    "pyarrow": ("data/sources/parquet.py", "data/sources/unpack.py"),
     "datasets": ("data/sources/hub.py",),
     "charset_normalizer": ("data/sources/decode.py",),
     "jinja2": ("report/",),

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from bam_lab.data.sources.unpack import zstandard
 from bam_lab.errors import InputError
 
 # The largest honest archive that a shipped corpus reads: 61,000 members, 780 MB, ratio 19; a
@@ -141,20 +142,9 @@ def _decompressed(name: str, file: IO[bytes]) -> IO[bytes]:
         case "bz2":
             return bz2.BZ2File(file)
         case "zst":
-            return _zstd(name, file)
+            return zstandard(name, file)
         case _:
             return file
-
-
-def _zstd(name: str, file: IO[bytes]) -> IO[bytes]:
-    try:
-        import pyarrow  # in the extra `data`
-    except ModuleNotFoundError:
-        raise InputError(
-            f"{name} needs pyarrow to be read. Run: pip install 'bam-lab[data]'"
-        ) from None
-    stream: IO[bytes] = pyarrow.CompressedInputStream(pyarrow.PythonFile(file, "r"), "zstd")
-    return stream
 
 
 class _Window:

@@ -23,18 +23,23 @@ def stream(path: Path) -> io.BufferedReader:
     """
     if path.suffix.lower() not in PACKED:
         return path.open("rb")
-    inner: Any = gzip.GzipFile(path) if path.suffix.lower() == ".gz" else _zstandard(path)
+    inner: Any = gzip.GzipFile(path) if path.suffix.lower() == ".gz" else zstandard(path, str(path))
     return io.BufferedReader(_Bounded(inner, path), 1 << 18)
 
 
-def _zstandard(path: Path) -> IO[bytes]:
+def zstandard(name: object, packed: str | IO[bytes]) -> IO[bytes]:
+    """Open a zstandard stream, by path or as a file; `name` is what errors call it.
+
+    Raises:
+        InputError: pyarrow is missing.
+    """
     try:
         import pyarrow  # its reader tells a stream that was cut short; python-zstandard's does not
     except ModuleNotFoundError:
         raise InputError(
-            f"{path}: reading .zst needs pyarrow. Run: pip install 'bam-lab[data]'"
+            f"{name}: reading .zst needs pyarrow. Run: pip install 'bam-lab[data]'"
         ) from None
-    found: IO[bytes] = pyarrow.CompressedInputStream(pyarrow.OSFile(str(path), "rb"), "zstd")
+    found: IO[bytes] = pyarrow.CompressedInputStream(packed, "zstd")
     return found
 
 
