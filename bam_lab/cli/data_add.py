@@ -63,7 +63,7 @@ def add(
         except InputError as error:
             hint = " Here that is --text-field." if "text_field" in str(error) else ""
             raise InputError(f"{error}{hint}") from None
-    made = domain_of(domain, title or domain, source, seen, max_megabytes)
+    made = domain_of(title or domain, source, seen, max_megabytes)
     file = domains.write(root, domain, made)
     if json:
         plain = made.model_dump(mode="json")

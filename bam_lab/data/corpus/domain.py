@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bam_lab.data.arrays import save
 from bam_lab.data.corpus import dedup, split
 from bam_lab.data.corpus.split import SPLITS
-from bam_lab.data.corpus.unit import Pieces, Unit
+from bam_lab.data.corpus.unit import Documents, Unit
 from bam_lab.record.files import explained
 from bam_lab.spec.corpus import Cleaning, DomainSource
 
@@ -74,29 +74,29 @@ def choose(units: Sequence[Unit], domain: DomainSource, cleaning: Cleaning) -> N
     """
     if all((unit.folder / "state.npy").exists() for unit in units):
         return
-    pieces = Pieces(units)
-    state = np.zeros(len(pieces), np.uint8)
+    every = Documents(units)
+    state = np.zeros(len(every), np.uint8)
     # A column is read again where it is needed: each takes 8 bytes a document while it is held.
-    state[dedup.repeats(pieces.field("split"), pieces.field("order"))] = EXACT
+    state[dedup.repeats(every.field("split"), every.field("order"))] = EXACT
     left = np.flatnonzero(state == TRAIN)
     count = dedup.PERMUTATIONS // dedup.band_rows(cleaning.near_duplicate_jaccard)
-    bands = (pieces.band(number) for number in range(count))
-    near = dedup.near_repeats(left, bands, pieces.signatures, cleaning.near_duplicate_jaccard)
+    bands = (every.band(number) for number in range(count))
+    near = dedup.near_repeats(left, bands, every.signatures, cleaning.near_duplicate_jaccard)
     state[left[near]] = NEAR
     left = left[~near]
-    order = left[np.argsort(pieces.field("order")[left], kind="stable")]
+    order = left[np.argsort(every.field("order")[left], kind="stable")]
     del left, near
-    sizes = pieces.field("bytes")
-    kept = split.within_caps(order, sizes, pieces.positions(), domain)
+    sizes = every.field("bytes")
+    kept = split.within_caps(order, sizes, every.positions(), domain)
     state[order[~kept[order]]] = CAP
     order = order[kept[order]]
-    state[order] = split.by_hash(pieces.field("split")[order], domain.hold_out)
+    state[order] = split.by_hash(every.field("split")[order], domain.hold_out)
     for held_out in (VALID, TEST):
         mine = order[state[order] == held_out]
         late = split.above_limit(mine, sizes, domain.hold_out)
         state[late] = CAP if domain.hold_out.whole else TRAIN
     for place, unit in enumerate(units):
-        save(unit.folder / "state.npy", state[pieces.part(place)])
+        save(unit.folder / "state.npy", state[every.part(place)])
 
 
 def column(units: Sequence[Unit], name: str) -> NDArray[Any]:
@@ -106,14 +106,14 @@ def column(units: Sequence[Unit], name: str) -> NDArray[Any]:
 
 def write(units: Sequence[Unit], which: int, path: Path) -> str:
     """Write one split's documents in the order of their hashes; return the file's SHA-256."""
-    pieces = Pieces(units)
+    every = Documents(units)
     mine = np.flatnonzero(column(units, "final") == which)
-    order = mine[np.argsort(pieces.field("order")[mine], kind="stable")]
+    order = mine[np.argsort(every.field("order")[mine], kind="stable")]
     total = hashlib.sha256()
     temporary = path.with_suffix(".part")
     with explained(path):
         with temporary.open("wb") as file:
-            for lines in pieces.lines(order, pieces.field("size")):
+            for lines in every.lines(order, every.field("size")):
                 file.write(lines)
                 total.update(lines)
         temporary.replace(path)

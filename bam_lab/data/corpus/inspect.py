@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bam_lab.data.corpus.clean import keep, normalise
+from bam_lab.data.corpus.clean import has_controls, keep, normalise
 from bam_lab.data.sources import read
 from bam_lab.data.sources.pieces import Tally
 from bam_lab.errors import InputError
@@ -46,6 +46,7 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
         tally = Tally()
         for _, raw in read.documents(source, piece, tally):
             text = normalise(raw)
+            tally.controls += has_controls(raw)
             if len(text) < cleaning.min_characters:
                 seen.drop(f"shorter than {cleaning.min_characters} characters")
             elif len(text) > cleaning.max_characters:
@@ -64,13 +65,16 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
     if total.broken:
         seen.notes.append(f"{total.broken} of {total.entries} entries are broken:")
         seen.notes += total.examples
+    if total.controls:
+        seen.notes.append(
+            f"Control characters were taken out of {total.controls:,} documents; if that is wrong, "
+            "mend the text."
+        )
     seen.notes += [*opened.notes, *total.notes]
     return seen
 
 
-def domain_of(
-    name: str, title: str, source: Source, seen: Seen, max_megabytes: float
-) -> DomainSource:
+def domain_of(title: str, source: Source, seen: Seen, max_megabytes: float) -> DomainSource:
     """Return the domain, its hold-out chosen by how much text there is.
 
     Raises:

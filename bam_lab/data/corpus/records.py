@@ -17,7 +17,7 @@ from bam_lab.data.corpus.manifest import (
     SplitCount,
 )
 from bam_lab.data.corpus.split import MEGABYTE, SPLITS
-from bam_lab.data.corpus.unit import Pieces, Unit
+from bam_lab.data.corpus.unit import Documents, Unit
 from bam_lab.data.sources.pieces import Opened, Tally
 from bam_lab.errors import InputError
 from bam_lab.spec.corpus import CorpusSpec, DomainSource
@@ -85,13 +85,13 @@ class Counts:
 
 def count(units: Sequence[Unit], state: NDArray[np.uint8], sources: int) -> Counts:
     """Count the documents of a domain by source and state."""
-    pieces = Pieces(units)
-    key = pieces.positions() * len(STATES) + state
+    every = Documents(units)
+    key = every.positions() * len(STATES) + state
     shape = (sources, len(STATES))
     size = shape[0] * shape[1]
     documents = np.bincount(key, minlength=size)
     # bincount sums weights in float64, which is exact up to 2^53 bytes
-    weights = np.bincount(key, pieces.field("bytes"), minlength=size).astype(np.int64)
+    weights = np.bincount(key, every.field("bytes"), minlength=size).astype(np.int64)
     return Counts(documents.reshape(shape), weights.reshape(shape))
 
 
@@ -139,12 +139,12 @@ def judged(units: Sequence[Unit], sources: int, held_out: HeldOut, anywhere: Mas
         held_out: what `contamination.settle` left of its held-out documents.
         anywhere: which runs of the table stand in the training text of any domain.
     """
-    pieces = Pieces(units)
+    every = Documents(units)
     state = column(units, "state")
     held = np.flatnonzero((state == VALID) | (state == TEST))
     state[held[held_out.out]] = OVERLAP if held_out.whole else TRAIN
     for place, unit in enumerate(units):
-        save(unit.folder / "final.npy", state[pieces.part(place)])
+        save(unit.folder / "final.npy", state[every.part(place)])
     hits = held_out.texts.hits(anywhere)
     contamination = {}
     for which in (VALID, TEST):

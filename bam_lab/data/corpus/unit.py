@@ -83,7 +83,7 @@ class Lines:
         return start, len(line)
 
 
-class Pieces:
+class Documents:
     """Number the documents of several units one after the other, and give what is known of them."""
 
     def __init__(self, units: Sequence[Unit]):
