@@ -149,10 +149,18 @@ def _lines(domain: Mapping[str, Any]) -> Iterator[str]:
 def _problems(record: Mapping[str, Any]) -> Iterator[str]:
     if record["failure"]:
         yield f"is missing: {record['failure']}"
+    elif not any(split["documents"] for split in record["splits"].values()):
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in record["dropped"].items())
+        yield (
+            f"gave no text: {record['read']['documents']:,} documents were read, dropped "
+            f"{dropped or 'nothing'}"
+        )
     tally = record.get("tally") or {}
     if tally.get("broken"):
         examples = "; ".join(tally["examples"][:3])
         yield f"has {tally['broken']:,} of {tally['entries']:,} entries broken: {examples}"
+    if tally.get("controls"):
+        yield f"had control characters in {tally['controls']:,} documents; they were taken out"
     for note in tally.get("notes", ()):
         yield f"{note}"
 

@@ -147,6 +147,14 @@ def test_broken_lines_are_counted_and_too_many_refused(add, tmp_path):
     assert "at most 1% of the entries may be broken, got 4 of 305" in done.err
 
 
+def test_control_characters_are_told(add, tmp_path):
+    path = write_poems(tmp_path / "poems.jsonl")
+    path.write_text(path.read_text().replace(' 1"', ' \\u001b1"').replace(' 7"', ' \\u00007"'))
+    done = add("poems", str(path))
+    assert done.code == 0, done.err
+    assert "Control characters were taken out of 2 documents." in done.out
+
+
 def test_an_empty_folder_is_refused(add, tmp_path):
     (tmp_path / "nothing").mkdir()
     assert add("poems", str(tmp_path / "nothing")).code == 2

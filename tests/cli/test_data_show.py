@@ -195,3 +195,20 @@ def shift(path):
     tokens = np.load(path)
     tokens[0] += 1
     np.save(path, tokens)
+
+
+def test_a_source_that_gave_nothing_and_control_characters_are_told():
+    record = {
+        "failure": None,
+        "read": {"documents": 1200},
+        "splits": {"train": {"documents": 0}, "test": {"documents": 0}},
+        "dropped": {"exact duplicate": 1199, "length or script": 1},
+        "tally": {"entries": 1200, "broken": 0, "examples": [], "notes": [], "controls": 7},
+    }
+    assert list(data_show._problems(record)) == [
+        "gave no text: 1,200 documents were read, dropped 1,199 exact duplicate, "
+        "1 length or script",
+        "had control characters in 7 documents; they were taken out",
+    ]
+    record["splits"]["test"]["documents"] = 1
+    assert len(list(data_show._problems(record))) == 1

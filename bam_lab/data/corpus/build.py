@@ -40,6 +40,7 @@ from bam_lab.data.sources.read import open_source
 from bam_lab.errors import InputError
 from bam_lab.record.files import make_folder, read_json, write_json
 from bam_lab.spec.corpus import CorpusSpec, sources_of
+from bam_lab.spec.sources import local_folder
 
 Progress = Callable[[str, int, int], None]
 
@@ -100,6 +101,7 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
     """Fetch in this process, one source after the other."""
     given = [Given(s, name) for name, domain in spec.domains.items() for s in domain.sources]
     given += [Given(source, None) for source in spec.evaluation]
+    problems = []
     number = 0
     for one in given:
         steps.step(f"opening {one.source.name}", 0)
@@ -107,6 +109,8 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
             one.opened = open_source(one.source, cache)
         except InputError as error:
             one.failure = str(error)
+            if local_folder(one.source) is not None:
+                problems.append(one.failure)
         else:
             one.tally.notes += one.opened.notes
             position = 0
@@ -117,6 +121,8 @@ def _open(spec: CorpusSpec, cache: Path, out: Path, steps: Steps) -> list[Given]
                 one.units.append(Unit(one.domain, position, one.source, part, folder))
                 number += 1
         steps.step(f"opened {one.source.name}")
+    if problems:  # the user can mend what is local; a registry may be down
+        raise InputError("\n".join(problems))
     return given
 
 
@@ -160,7 +166,7 @@ class _Work:
         return [one for one in self.given if one.failure is None]
 
     def read(self, pool: Pool) -> None:
-        """Read every piece; leave out the sources that cannot be read."""
+        """Read every piece; leave out the sources that cannot be read, unless they are local."""
         told: dict[Path, dict[str, Any]] = {}
         documents = size = 0
         tasks = [(unit, self.spec.cleaning) for unit in self.units]
@@ -179,7 +185,9 @@ class _Work:
                     one.failure = problem
                 else:
                     problems.append(problem)
-            if one.failure is not None:
+            if one.failure is not None and local_folder(one.source) is not None:
+                problems.append(one.failure)
+            elif one.failure is not None:
                 owner = one.domain or "evaluation"
                 self.steps.step(f"warning: {owner} lacks {one.source.name}: {one.failure}", 0)
         if problems:

@@ -66,10 +66,7 @@ def inspect(source: Source, cleaning: Cleaning, cache: Path) -> Seen:
         seen.notes.append(f"{total.broken} of {total.entries} entries are broken:")
         seen.notes += total.examples
     if total.controls:
-        seen.notes.append(
-            f"Control characters were taken out of {total.controls:,} documents; if that is wrong, "
-            "mend the text."
-        )
+        seen.notes.append(f"Control characters were taken out of {total.controls:,} documents.")
     seen.notes += [*opened.notes, *total.notes]
     return seen
 

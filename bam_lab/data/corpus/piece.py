@@ -39,7 +39,8 @@ def read(unit: Unit, cleaning: Cleaning) -> dict[str, Any]:
         return dict(read_json(done))
     make_folder(unit.folder)
     told = _read(unit, cleaning)
-    write_json(done, told)
+    if told["failure"] is None:  # else the next build tries again: a missing package may be there
+        write_json(done, told)
     return told
 
 
@@ -56,6 +57,7 @@ def _read(unit: Unit, cleaning: Cleaning) -> dict[str, Any]:
                 count["documents"] += 1
                 count["bytes"] += len(raw.encode())
                 text = clean.normalise(raw)
+                tally.controls += clean.has_controls(raw)
                 if unit.domain is not None and not clean.keep(text, cleaning):
                     count[LENGTH] += 1
                     continue

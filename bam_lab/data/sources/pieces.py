@@ -52,12 +52,14 @@ class Tally:
     Attributes:
         entries: lines, rows or files that were met.
         broken: those of them that could not be read.
+        controls: documents that control characters were taken out of.
         examples: place and reason of the first `EXAMPLES` of them.
         notes: what was done without being asked (an encoding that was detected).
     """
 
     entries: int = 0
     broken: int = 0
+    controls: int = 0
     examples: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -86,5 +88,6 @@ class Tally:
         """Add what another piece met, which stands later in the source."""
         self.entries += other.entries
         self.broken += other.broken
+        self.controls += other.controls
         self.examples = (self.examples + other.examples)[:EXAMPLES]
         self.notes = (self.notes + other.notes)[:EXAMPLES]

@@ -1,6 +1,7 @@
 """Building a corpus: the laws of its content, and what a user is told when it cannot be built."""
 
 import errno
+import gzip
 import hashlib
 import json
 import re
@@ -306,6 +307,47 @@ def test_more_than_one_percent_of_broken_entries_is_an_error(corpus_spec, tmp_pa
         return
     tally = build(spec, tmp_path, workers=1).domains["law"].sources["lines"].tally
     assert (tally.entries, tally.broken, len(tally.examples)) == (100, 1, 1)
+
+
+def test_control_characters_are_taken_out_and_counted(corpus_spec, tmp_path):
+    texts = rows_of_words(20)
+    hurt = [f"{text[:40]}\x1b\x00{text[40:]}" if n < 3 else text for n, text in enumerate(texts)]
+    law = corpus_spec.domains["law"].sources
+    spec = with_domain(corpus_spec, "law", sources=(*law, own(tmp_path, "words", hurt)))
+    record = build(spec, tmp_path, workers=1).domains["law"].sources["words"]
+    assert (record.tally.controls, record.tally.broken) == (3, 0)
+    every = [row["text"] for split in SPLITS for row in rows(tmp_path / "out", "law", split)]
+    assert set(texts) <= set(every)
+
+
+def test_local_files_that_cannot_be_read_stop_the_build(corpus_spec, tmp_path):
+    law = corpus_spec.domains["law"].sources
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "cut.jsonl.gz").write_bytes(gzip.compress(b'{"text": "x"}\n' * 99)[:-20])
+    (tmp_path / "own" / "cut.parquet").write_bytes(b"PAR1 and no more")
+    cut = own(tmp_path, "cut", []).model_copy(update={"pattern": "cut.jsonl.gz"})
+    spec = with_domain(corpus_spec, "law", sources=(*law, cut))
+    with pytest.raises(InputError, match=r"cut.jsonl.gz: must be a whole and sound file"):
+        build(spec, tmp_path, workers=1)
+    parquet = cut.model_copy(update={"name": "rows", "pattern": "cut.parquet"})
+    for changed in (
+        with_domain(spec, "law", sources=(*law, parquet)),
+        corpus_spec.model_copy(update={"evaluation": (parquet,)}),
+    ):
+        with pytest.raises(InputError, match=r"cut.parquet: must be a whole and sound parquet"):
+            build(changed, tmp_path, workers=1)
+    assert not (tmp_path / "out" / corpus.MANIFEST).exists()
+
+
+def test_what_failed_is_tried_again(corpus_spec, corpus_dir, tmp_path, monkeypatch):
+    def lacking(piece, name, field, encoding, tally):
+        raise InputError("reading needs a package")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("bam_lab.data.sources.lines.documents", lacking)
+        with pytest.raises(InputError, match="needs a package"):
+            build(corpus_spec, tmp_path, workers=1)
+    assert build(corpus_spec, tmp_path, workers=1) == corpus.read_manifest(corpus_dir)
 
 
 def rows_of_words(count):
