@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from bam_lab.spec.corpus import Cleaning
 
-
 _CONTROLS = tuple(map(chr, (*range(9), 11, *range(14, 32), 127)))
 """Characters of terminals and printers; tabs, line ends and form feeds stand in honest text."""
 
