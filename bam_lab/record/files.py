@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bam_lab.errors import CheckpointError, InputError
+from bam_lab.errors import CheckpointError, InputError, SpecError
 
 _MENDABLE = {
     errno.ENOSPC: "the disk is full. Free some space and run the same command again",
@@ -31,6 +31,8 @@ def explained(path: Path) -> Iterator[None]:
     """Turn the disk errors that a user can mend into an `InputError` that names `path`."""
     try:
         yield
+    except (InputError, SpecError):  # has its own words, whatever the disk said before it
+        raise
     except Exception as error:
         number, file = _disk_error(error)
         if number not in _MENDABLE:

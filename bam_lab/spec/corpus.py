@@ -95,6 +95,12 @@ class Cleaning(Spec):
     near_duplicate_jaccard: Share
     held_out_overlap: Share
 
+    @model_validator(mode="after")
+    def _keeps_some(self) -> Self:
+        if self.min_characters > self.max_characters:
+            raise ValueError("min_characters must be at most max_characters")
+        return self
+
 
 class CorpusSpec(Spec):
     """Hold every domain's sources and the cleaning that all share.

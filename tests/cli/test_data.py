@@ -36,6 +36,12 @@ def test_an_unknown_name_gets_the_nearest(tmp_path):
     assert "Did you mean `default`?" in done.err
 
 
+def test_a_folder_is_no_spec_and_nothing_is_said_of_writing(tmp_path):
+    done = bam_lab("data", "build", f"{tmp_path}/", "--store", str(tmp_path / "store"))
+    assert done.code == 2
+    assert "must be readable, got: is a directory" in done.err
+
+
 def test_too_little_text_is_the_users_to_mend(tmp_path):
     text = Path(FIXTURE).read_text().replace("folder: corpus", f"folder: {tmp_path}/text")
     (tmp_path / "text").mkdir()

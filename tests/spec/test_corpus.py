@@ -33,6 +33,7 @@ def changed(tmp_path, old, new, base=FIXTURE):
         ("{valid: 0.15, test: 0.2", "{valid: 0.0, test: 0.0", "more than 0"),
         ("{valid: 0.15, test: 0.2", "{valid: 1.0, test: 0.0", "test must be above 0 where"),
         ("{valid: 0.15, test: 0.2", "{valid: 0.5, test: 0.5", "general must name a domain that is"),
+        ("min_characters: 100", "min_characters: 10001", "min_characters must be at most"),
         ("min_megabytes: 0.008", "min_megabytes: 2.0", "min_megabytes must be at most"),
         ("min_ascii_share: 0.9", "min_ascii_share: 1.9", "min_ascii_share must be <= 1"),
         ("schema: 1", "schema: 2", "Upgrade"),

@@ -161,7 +161,14 @@ def _matches(folder: Path, pattern: str) -> Iterator[Path]:
     parts = PurePosixPath(pattern)
     if not parts.parts or parts.is_absolute() or ".." in parts.parts or "\0" in pattern:
         return
-    for path in folder.glob(pattern):
+    try:
+        found = list(folder.glob(pattern))
+    except ValueError as error:  # `a**b`, before Python 3.13
+        raise InputError(
+            f"pattern must be one that Python's glob takes, got {pattern!r} ({error}). "
+            "Mend it in the corpus."
+        ) from None
+    for path in found:
         try:
             mode = path.stat().st_mode
         except OSError:

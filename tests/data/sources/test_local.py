@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -130,6 +131,13 @@ def test_a_pattern_that_leaves_the_folder_matches_nothing(tmp_path, pattern):
     (tmp_path / "mine" / "sub").mkdir(parents=True)
     with pytest.raises(InputError, match="must match a file of"):
         local.opened(source(tmp_path / "mine", pattern))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there it is a pattern")
+def test_what_is_no_pattern_is_said(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    with pytest.raises(InputError, match=r"pattern must be one that Python's glob takes, got 'a\*"):
+        local.opened(source(tmp_path, "a**b"))
 
 
 @pytest.mark.parametrize("pattern", ["**/*", "*/*.txt", "*.txt"])
