@@ -1,6 +1,7 @@
 """`bam-lab data add`: register text of one's own as a domain of the store."""
 
 import glob
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,8 @@ def add(
     for option, text in (("--title", title), ("--licence", licence)):
         if text is not None and (not text.strip() or printable(text) != text):
             raise InputError(f"{option} must be one line of printable text, got {text!r}.")
+    if not math.isfinite(max_megabytes):
+        raise InputError(f"--max-megabytes must be a finite number, got {max_megabytes}.")
     source = source_of(domain, path, text_field, licence, max_megabytes)
     _see_taken(root, domain, source, replace)
     with Console(stderr=True).status(Text(f"reading {printable(path)}")):
@@ -62,6 +65,8 @@ def add(
             seen = inspect(source, spec_of("default", root).cleaning, Store(root).cache)
         except InputError as error:
             hint = " Here that is --text-field." if "text_field" in str(error) else ""
+            if "must have the field" in str(error):
+                hint = "\nName the field that holds the text: --text-field."
             raise InputError(f"{error}{hint}") from None
     made = domain_of(title or domain, source, seen, max_megabytes)
     file = domains.write(root, domain, made)

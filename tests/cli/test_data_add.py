@@ -115,6 +115,7 @@ def test_a_relative_path_means_the_same_anywhere(add, poems, tmp_path, monkeypat
         (["poems", "nothing-here"], "nothing there"),
         (["poems", "nowhere/*.jsonl"], "nothing there"),
         (["poems", "POEMS", "--text-field", "body"], "body"),
+        (["poems", "POEMS", "--max-megabytes", "inf"], "--max-megabytes must be a finite number"),
         (["poems", "POEMS", "--title", "a\x1b[2J"], "--title must be one line of printable text"),
         (["poems", "POEMS", "--licence", " "], "--licence must be one line of printable text"),
     ],
@@ -145,6 +146,13 @@ def test_broken_lines_are_counted_and_too_many_refused(add, tmp_path):
     done = add("poems", str(path))
     assert done.code == 2
     assert "at most 1% of the entries may be broken, got 4 of 305" in done.err
+
+
+def test_a_field_that_is_not_there_leads_to_the_option(add, tmp_path):
+    done = add("poems", str(write_poems(tmp_path / "poems.jsonl", field="body")))
+    assert done.code == 2
+    assert "must have the field 'text', has 'body'" in done.err
+    assert "--text-field" in done.err
 
 
 def test_control_characters_are_told(add, tmp_path):

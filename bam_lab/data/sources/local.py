@@ -1,5 +1,6 @@
 """Read local files as documents: which files a source means, and what is in each."""
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -168,13 +169,18 @@ def _matches(folder: Path, pattern: str) -> Iterator[Path]:
             f"pattern must be one that Python's glob takes, got {pattern!r} ({error}). "
             "Mend it in the corpus."
         ) from None
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or folder}: must be readable, got: {error.strerror}. "
+            "Mend it, or run the same command again."
+        ) from None
     for path in found:
         try:
             mode = path.stat().st_mode
         except OSError:
-            mode = path.lstat().st_mode
-            if not S_ISDIR(mode):
-                yield path
+            with contextlib.suppress(FileNotFoundError):  # it went since its folder was read
+                if not S_ISDIR(path.lstat().st_mode):
+                    yield path
         else:
             if S_ISREG(mode):  # no folders, and no pipe that would wait for ever
                 yield path

@@ -1,5 +1,6 @@
 """Local files as text, and every way they can be wrong."""
 
+import errno
 import json
 import os
 import re
@@ -131,6 +132,23 @@ def test_a_pattern_that_leaves_the_folder_matches_nothing(tmp_path, pattern):
     (tmp_path / "mine" / "sub").mkdir(parents=True)
     with pytest.raises(InputError, match="must match a file of"):
         local.opened(source(tmp_path / "mine", pattern))
+
+
+def test_a_file_that_goes_while_its_folder_is_read_is_left_out(tmp_path, monkeypatch):
+    def going(folder, pattern):
+        return [*found(folder, pattern), folder / "gone.txt"]
+
+    found = local.Path.glob
+    monkeypatch.setattr(local.Path, "glob", going)
+    (tmp_path / "a.txt").write_text("text")
+    assert local.paths(source(tmp_path)) == [tmp_path / "a.txt"]
+
+    def gone(folder, pattern):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "sub")
+
+    monkeypatch.setattr(local.Path, "glob", gone)
+    with pytest.raises(InputError, match="sub: must be readable"):
+        local.paths(source(tmp_path))
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="there it is a pattern")
