@@ -141,14 +141,14 @@ def test_a_file_that_goes_while_its_folder_is_read_is_left_out(tmp_path, monkeyp
     found = local.Path.glob
     monkeypatch.setattr(local.Path, "glob", going)
     (tmp_path / "a.txt").write_text("text")
-    assert local.paths(source(tmp_path)) == [tmp_path / "a.txt"]
+    assert local._found(source(tmp_path))[0] == [tmp_path / "a.txt"]
 
     def gone(folder, pattern):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "sub")
 
     monkeypatch.setattr(local.Path, "glob", gone)
     with pytest.raises(InputError, match="sub: must be readable"):
-        local.paths(source(tmp_path))
+        local._found(source(tmp_path))
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="there it is a pattern")
