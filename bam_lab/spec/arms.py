@@ -87,6 +87,11 @@ def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
     return arms, problems
 
 
+def says_data(document: Document, arm: str) -> bool:
+    """Say whether an arm, or `common` for it, writes what it reads."""
+    return DATA in _mapping(document, "common") or DATA in document.data["arms"][arm]
+
+
 def resolve_data(document: Document) -> tuple[dict[str, DataSpec], list[str]]:
     """Return what arms say that they read, `common` laid under them, and every problem of it."""
     data: dict[str, DataSpec] = {}

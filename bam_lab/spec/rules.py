@@ -6,6 +6,7 @@ from itertools import combinations
 
 from bam_lab.spec import data_rules, router_rules
 from bam_lab.spec.ablation import AblationSpec
+from bam_lab.spec.arms import says_data
 from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.dense_rules import dense_problems
@@ -137,8 +138,9 @@ def reading_problems(
             data_rules.read(method, data.get(arm, nothing), recipe, corpus.general),
         )
         for arm, method in arms.items()
+        if arm in data or not says_data(document, arm)  # else what it reads is wrong, and told
     }
-    for one, other in combinations(arms, 2):
+    for one, other in combinations(runs, 2):
         if runs[one] == runs[other]:
             yield document.problem(
                 ("arms", other), f"must differ from arm {one!r}, got the same run. Remove one."

@@ -115,6 +115,13 @@ def test_a_bad_setting_names_itself(override: str, message: str) -> None:
     assert message in problems(override)
 
 
+def test_arms_that_read_something_wrong_are_not_called_the_same() -> None:
+    told = problems("arms.copy={method: btx, data: {general_share: 1.5}}")
+    assert "arms.copy.data.general_share must be <= 1.0, got 1.5" in told
+    assert "got the same run" not in told
+    assert "got the same run" in problems("arms.copy={method: btx}")
+
+
 def test_a_pool_and_a_chain_do_not_meet_from_two_files() -> None:
     text = problems(soft(order="similar"), "recipe.general_repeats=2")
     assert "is a cluster, not a sample" in text and "(arm 'soft')" in text

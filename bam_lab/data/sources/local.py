@@ -125,7 +125,7 @@ def _found(source: FilesSource) -> tuple[list[Path], Counter[str]]:
     except OSError as error:
         raise InputError(
             f"{source.name}: folder must exist and be readable, got {folder} ({error.strerror}). "
-            "Mend it in the corpus."
+            "Mend it in the corpus; a domain of your own: `bam-lab data add ... --replace`."
         ) from None
     if not is_folder:
         raise InputError(
