@@ -21,6 +21,7 @@ class Entry:
     title: str = ""
     paper: str = ""
     table: str = ""
+    place: str = ""
     arms: tuple[str, ...] = ()
     scale: str = ""
     replicates: int = 0
@@ -58,7 +59,7 @@ def _show(entries: "list[Entry]") -> None:
         if entry.problem:
             made.add_row(entry.id, "", "", "", "does not check")
             continue
-        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{entry.paper}, Table {entry.table}"
+        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{entry.place}"
         also = f"\nalso: {', '.join(entry.aliases)}[/dim]" if entry.aliases else "[/dim]"
         made.add_row(
             names + also,
@@ -95,6 +96,7 @@ def _filled(made: "Plan") -> Entry:
         title=spec.title,
         paper=spec.source.paper,
         table=spec.source.table,
+        place=spec.source.place,
         arms=tuple(spec.arms),
         scale=made.resolved.scale_name,
         replicates=made.replicates,

@@ -51,7 +51,7 @@ def show(made: "Plan", out: Console) -> None:
     resolved, spec = made.resolved, made.resolved.ablation
     repeats = "1 replicate" if made.replicates == 1 else f"{made.replicates} replicates"
     out.print(f"[bold]{spec.id}[/bold]: {spec.title}")
-    out.print(f"{spec.source.paper}, Table {spec.source.table}. {spec.question}")
+    out.print(f"{spec.source.place}. {spec.question}")
     out.print(f"scale {resolved.scale_name}, {repeats}, matched on {_match(made)}\n")
     for text in resolved.changes:
         out.print(f"changed: {text} (these runs never enter a published report)")

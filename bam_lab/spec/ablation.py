@@ -8,11 +8,16 @@ from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
 
 
 class Source(Spec):
-    """Say where the question was printed."""
+    """Say where the question was printed; `table` is empty where no table of the paper asks it."""
 
     paper: str
-    table: str
+    table: str = ""
     also: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return paper and table."""
+        return f"{self.paper}, Table {self.table}" if self.table else self.paper
 
 
 class Match(Spec):

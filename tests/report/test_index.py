@@ -22,5 +22,7 @@ def test_a_run_that_has_not_begun_reports_what_is_missing(path, tmp_path):
     assert [claim["id"] for claim in rendered.summary["claims"]] == list(resolved.ablation.claims)
     text = rendered.paths["report.html"].read_text()
     assert "not run yet: corpus" in text
+    place = resolved.ablation.source.place
+    assert f"<dt>Source</dt><dd>{place}" in text and "Table <" not in text
     papers = set(resolved.recipe.mixture.mix) == {"general", "code", "law", "math"}
     assert ("departs from the stated general 25%" in text) != papers
