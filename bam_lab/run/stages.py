@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from bam_lab.errors import InputError
 from bam_lab.run.context import Progress, StageContext, StageFunction
 from bam_lab.run.stages_common import decode
 from bam_lab.spec.corpus import CorpusSpec
@@ -23,6 +24,7 @@ def corpus(context: StageContext) -> None:
     """Build the corpus: `{domain}.{split}.jsonl`, `corpus.json`, `crossed.json`."""
     from bam_lab.data.corpus import ngram
     from bam_lab.data.corpus.build import build
+    from bam_lab.data.sources.local import inputs_digest
 
     def progress(note: str, done: int, total: int) -> None:
         context.check_stop()
@@ -30,6 +32,11 @@ def corpus(context: StageContext) -> None:
 
     spec = decode(context.settings["corpus"], CorpusSpec)
     manifest = build(spec, context.cache, context.work, progress)
+    if inputs_digest(spec) != context.spec["files"]:  # else a mixture would stand under its name
+        raise InputError(
+            "the local text must stay as it is while a corpus is built, got a file that changed. "
+            "Run the same command again: it builds from what is there now."
+        )
     ngram.cross(context.work, manifest.domains)  # here, so that reports need not read the text
     context.facts["digest"] = manifest.digest
 

@@ -33,8 +33,8 @@ class HoldOut(Spec):
     def _shares(self) -> Self:
         if not 0 < self.valid + self.test <= 1:
             raise ValueError("valid and test must sum to more than 0 and at most 1")
-        if self.whole and not self.test:
-            raise ValueError("test must be above 0 where the domain is held out as a whole")
+        if not self.test:
+            raise ValueError("test must be above 0: every model is scored on it")
         return self
 
     @property
