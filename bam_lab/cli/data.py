@@ -79,7 +79,10 @@ def verify_verb(
         out = console()
         for problem in problems:
             out.print(problem, style="red", markup=False, soft_wrap=True)
-        if not problems:
+        if problems:
+            advice = f"Delete those folders and run: bam-lab data build {corpus}"
+            out.print(f"{advice} (what was trained on them is not what its record says).")
+        else:
             out.print(f"{count} files are as they were written.")
     if problems:
         raise typer.Exit(EXIT_STAGE_FAILED)

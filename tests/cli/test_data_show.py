@@ -174,6 +174,7 @@ def test_verify_names_what_is_hurt(own, hurt, message):
     done = bam_lab("data", "verify", FIXTURE, "--store", str(store))
     assert done.code == 1
     assert message in done.out
+    assert f"run: bam-lab data build {FIXTURE}" in done.out.replace("\n", " ")
     found = json.loads(bam_lab("data", "verify", FIXTURE, "--json", "--store", str(store)).out)
     assert len(found["problems"]) >= 1
 
