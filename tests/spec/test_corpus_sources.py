@@ -3,7 +3,7 @@
 import pytest
 
 from bam_lab.errors import SpecError
-from bam_lab.spec.corpus import CorpusSpec, identity, located
+from bam_lab.spec.corpus import CorpusSpec, identity, located, sources_of
 from bam_lab.spec.reader import read
 
 CORPUS = """
@@ -37,7 +37,9 @@ def corpus(folder, source):
 
 @pytest.mark.parametrize("encoding", ["latin1", "utf-16", "cp1252"])
 def test_takes_encodings_that_python_knows(tmp_path, encoding):
-    corpus(tmp_path, f"kind: files, folder: ., pattern: '*', encoding: {encoding}")
+    spec = corpus(tmp_path, f"kind: files, folder: ., pattern: '*', encoding: {encoding}")
+    (source,) = sources_of(spec)
+    assert source.encoding == encoding
 
 
 @pytest.mark.parametrize("encoding", ["latin-one", "rot13", "base64", "''"])

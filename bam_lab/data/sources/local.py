@@ -27,9 +27,10 @@ def opened(source: FilesSource) -> Opened:
     """Cut the source's files into pieces; small ones share one.
 
     Raises:
-        InputError: there is nothing to read, or a file of rows is none.
+        InputError: there is nothing to read, a file of rows is none, or a setting has no effect.
     """
     found, left_out = _found(source)
+    _check_effects(source, {_kind(path) for path in found})
     pieces: list[Piece] = []
     small: list[str] = []
     held = 0
@@ -49,6 +50,21 @@ def opened(source: FilesSource) -> Opened:
         told = ", ".join(f"{count} {ending}" for ending, count in sorted(left_out.items())[:8])
         notes = (f"left out files of other kinds: {told}",)
     return Opened((*pieces, *_together(small)), notes=notes)
+
+
+def _check_effects(source: FilesSource, kinds: set[str]) -> None:
+    """Refuse settings that none of the files can use."""
+    default = FilesSource.model_fields["text_field"].default
+    if source.text_field != default and kinds <= set(TEXTS):
+        raise InputError(
+            f"{source.name}: text_field must have an effect, got {source.text_field!r} and files "
+            f"without fields ({', '.join(sorted(kinds))}). Remove it."
+        )
+    if source.encoding is not None and kinds == {".parquet"}:
+        raise InputError(
+            f"{source.name}: encoding must have an effect, got {source.encoding!r} and .parquet "
+            "files alone, which say their own. Remove it."
+        )
 
 
 def documents(source: FilesSource, piece: Piece, tally: Tally) -> Iterator[tuple[str, str]]:

@@ -83,7 +83,7 @@ def watch(pid: int, peak: "multiprocessing.sharedctypes.Synchronized[int]") -> N
             for process in [root, *root.children(recursive=True)]:
                 if process.pid != multiprocessing.current_process().pid:
                     total += process.memory_full_info().pss
-        except psutil.NoSuchProcess:
+        except psutil.NoSuchProcess:  # one has just ended: the next look counts them all again
             pass
         peak.value = max(peak.value, total)
         time.sleep(EVERY_SECONDS)

@@ -247,3 +247,14 @@ def test_whole_pieces_are_read_without_a_stop(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     piece = Piece(str(tmp_path / "a.txt"))
     assert list(local.documents(source(tmp_path), piece, Tally())) == [("a.txt", "text")]
+
+
+def test_settings_that_no_file_can_use_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("one")
+    with pytest.raises(InputError, match=r"mine: text_field must have an effect, got 'body'"):
+        read(source(tmp_path, text_field="body"))
+    pq.write_table(pa.table({"text": ["two"]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match="mine: encoding must have an effect, got 'latin-1'"):
+        read(source(tmp_path, "*.parquet", encoding="latin-1"))
+    (tmp_path / "c.jsonl").write_text('{"body": "three"}\n')
+    assert read(source(tmp_path, "*.[jt]*", text_field="body", encoding="latin-1"))[0]
