@@ -6,43 +6,27 @@ mixture phase or over the arm's whole lineage (seed model, the branches it uses,
 arm that starts anew has no lineage; one without a mixture phase takes no step and is not matched.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bam_lab.cost.flops import FlopCount, per_token
-from bam_lab.cost.lora import lora_per_token
-from bam_lab.cost.params import ParamCount, count
+from bam_lab.cost.match.lineage import branches
+from bam_lab.cost.match.phases import (
+    PhaseBudget,
+    expert_budget,
+    mixture,
+    phase_of,
+    seed_budget,
+    steps_of,
+    training_flops,
+)
 from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
-from bam_lab.spec.branches import Branch, BranchSpec, own_data
-from bam_lab.spec.data import DataSpec
-from bam_lab.spec.experts import experts_of, is_trained, parts_of, sources_of, starts_anew
+from bam_lab.spec.experts import is_trained, parts_of
 from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import (
-    BAMMethod,
-    BTXMethod,
-    DenseMethod,
-    LoryToSparseMethod,
-    MethodSpec,
-)
-from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.methods import LoryToSparseMethod, MethodSpec
 from bam_lab.spec.recipe import SEED_MODEL
-from bam_lab.spec.scale import PhaseSize
 
 TOLERANCE = 0.005
-DENSE = DenseMethod(method="dense")
-
-
-@dataclass(frozen=True)
-class PhaseBudget:
-    """Hold what one training stage spends."""
-
-    steps: int
-    tokens: int
-    params: ParamCount
-    flops: FlopCount
-    training_flops: int
-    executed_flops: int
 
 
 @dataclass(frozen=True)
@@ -81,9 +65,9 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
             f"{resolved.path}: baseline must be an arm with a mixture phase, got "
             f"{baseline.method}. Name a trained arm."
         )
-    steps = _steps_of(resolved.scale.phases.mixture, resolved.model)
+    steps = steps_of(resolved.scale.phases.mixture, resolved.model)
     target = _parts(resolved, baseline, steps=steps)
-    goal = _training_flops(target) + _before(resolved, resolved.ablation.baseline)
+    goal = training_flops(target) + _before(resolved, resolved.ablation.baseline)
     budgets: dict[str, ArmBudget] = {}
     problems: list[str] = []
     for arm, method in resolved.arms.items():
@@ -114,9 +98,9 @@ def _parts(
         if steps:
             wanted = share * (steps - sum(done.steps for done in parts))
         else:
-            step_flops = _mixture(resolved, method, part, 1).training_flops
-            wanted = share * (flops - _training_flops(parts)) / step_flops
-        parts.append(_mixture(resolved, method, part, round(wanted)))
+            step_flops = mixture(resolved, method, part, 1).training_flops
+            wanted = share * (flops - training_flops(parts)) / step_flops
+        parts.append(mixture(resolved, method, part, round(wanted)))
     return tuple(parts)
 
 
@@ -157,89 +141,26 @@ def _arm_budget(
     target: Sequence[PhaseBudget],
 ) -> ArmBudget:
     method = resolved.arms[arm]
-    last = parts[-1] if parts else _mixture(resolved, method, method, 0)
-    tokens, training_flops = sum(part.tokens for part in parts), _training_flops(parts)
+    last = parts[-1] if parts else mixture(resolved, method, method, 0)
+    tokens, flops = sum(part.tokens for part in parts), training_flops(parts)
     mine, theirs = float(tokens), float(sum(part.tokens for part in target))
     step = last.tokens / max(last.steps, 1)
     if resolved.ablation.match.on == "flops":
-        mine = _before(resolved, arm) + training_flops
-        theirs = _before(resolved, resolved.ablation.baseline) + _training_flops(target)
+        mine = _before(resolved, arm) + flops
+        theirs = _before(resolved, resolved.ablation.baseline) + training_flops(target)
         step = last.training_flops / max(last.steps, 1)
     return ArmBudget(
         steps=sum(part.steps for part in parts),
         tokens=tokens,
         params=last.params,
         flops=last.flops,
-        training_flops=training_flops,
+        training_flops=flops,
         executed_flops=sum(part.executed_flops for part in parts),
         parts=parts,
-        lineage_flops=_lineage(resolved, arm) + training_flops,
-        flops_ratio=training_flops / _training_flops(target),
+        lineage_flops=_lineage(resolved, arm) + flops,
+        flops_ratio=flops / training_flops(target),
         match_ratio=mine / theirs,
         matched=bool(parts) and abs(mine - theirs) <= max(TOLERANCE * theirs, step),
-    )
-
-
-def seed_budget(resolved: ResolvedAblation) -> PhaseBudget:
-    """Return what the seed model's training spends."""
-    size = resolved.scale.phases.seed_model
-    return _budget(resolved.model, DENSE, 1, size, _steps_of(size, resolved.model))
-
-
-def expert_budget(resolved: ResolvedAblation, how: BranchSpec | None = None) -> PhaseBudget:
-    """Return what one branch's training spends, in full where `how` is None."""
-    size = resolved.scale.phases.expert
-    full = _budget(resolved.model, DENSE, 1, size, _steps_of(size, resolved.model))
-    if how is None:
-        return full
-    tokens_a_step = full.tokens // full.steps
-    flops = lora_per_token(resolved.model, how.lora, resolved.model.max_seq_len, tokens_a_step)
-    steps = full.steps
-    if how.equal == "flops":
-        steps = round(full.training_flops / (tokens_a_step * flops.model_training))
-    return _spent(full.params, flops, steps, steps * tokens_a_step)
-
-
-def phase_of(resolved: ResolvedAblation, method: MethodSpec) -> PhaseSize:
-    """Return the size of an arm's mixture phase.
-
-    A model that starts anew takes the seed model's learning rates, on the batches of all arms.
-    """
-    phases = resolved.scale.phases
-    if not starts_anew(method):
-        return phases.mixture
-    names = ("peak_lr", "warmup_steps", "final_lr_share")
-    return phases.mixture.model_copy(
-        update={name: getattr(phases.seed_model, name) for name in names}
-    )
-
-
-def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[Branch, ...]:
-    """Return the branches that any of the arms needs, each once, in the order of their use."""
-    found = (branch for arm in arms for branch in branches(resolved, arm))
-    return tuple(dict.fromkeys(branch for branch in found if branch.name != SEED_MODEL))
-
-
-def num_experts(resolved: ResolvedAblation, method: MethodSpec) -> int:
-    """Return how many dense experts an arm mixes; 1 for a dense arm, the seed model."""
-    return len(mixed(resolved, method))
-
-
-def mixed(resolved: ResolvedAblation, method: MethodSpec) -> tuple[str, ...]:
-    """Return the dense model behind each of an arm's experts, in router-column order."""
-    return experts_of(method, resolved.recipe.mixture.experts)
-
-
-def branches(resolved: ResolvedAblation, arm: str) -> tuple[Branch, ...]:
-    """Return the dense models that an arm reads; the seed model is the branch of that name."""
-    method, data = resolved.arms[arm], resolved.data.get(arm, DataSpec())
-    how = method.branch if isinstance(method, BTXMethod | BAMMethod) else None
-    names = sources_of(method, resolved.recipe.mixture.experts)
-    return tuple(
-        Branch(name)
-        if name == SEED_MODEL
-        else Branch(name, how, own_data(resolved.recipe, resolved.corpus.general, name, data))
-        for name in names
     )
 
 
@@ -253,37 +174,3 @@ def _lineage(resolved: ResolvedAblation, arm: str) -> int:
     seed = seed_budget(resolved).training_flops if read else 0
     trained = [branch for branch in read if branch.name != SEED_MODEL]
     return seed + sum(expert_budget(resolved, branch.how).training_flops for branch in trained)
-
-
-def _mixture(
-    resolved: ResolvedAblation, method: MethodSpec, part: MethodSpec, steps: int
-) -> PhaseBudget:
-    size = phase_of(resolved, method)
-    return _budget(resolved.model, part, num_experts(resolved, method), size, steps)
-
-
-def _budget(
-    model: ModelSpec, method: MethodSpec, experts: int, size: PhaseSize, steps: int
-) -> PhaseBudget:
-    flops = per_token(model, method, experts, model.max_seq_len)
-    tokens = steps * size.batch_sequences * model.max_seq_len
-    return _spent(count(model, method, experts), flops, steps, tokens)
-
-
-def _spent(params: ParamCount, flops: FlopCount, steps: int, tokens: int) -> PhaseBudget:
-    return PhaseBudget(
-        steps=steps,
-        tokens=tokens,
-        params=params,
-        flops=flops,
-        training_flops=tokens * flops.model_training,
-        executed_flops=tokens * flops.executed_training,
-    )
-
-
-def _training_flops(parts: Iterable[PhaseBudget]) -> int:
-    return sum(part.training_flops for part in parts)
-
-
-def _steps_of(size: PhaseSize, model: ModelSpec) -> int:
-    return max(round(size.tokens / (size.batch_sequences * model.max_seq_len)), 1)

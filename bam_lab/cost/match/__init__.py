@@ -1,0 +1,24 @@
+"""From a match mode to what each arm is given, so that arms are equal in what the spec says.
+
+`lineage.py` has the dense models behind an arm, `phases.py` what a training stage spends, and
+`solve.py` the budgets of all arms.
+"""
+
+from bam_lab.cost.match.lineage import branches, mixed, num_experts, used_branches
+from bam_lab.cost.match.phases import DENSE, PhaseBudget, expert_budget, phase_of, seed_budget
+from bam_lab.cost.match.solve import TOLERANCE, ArmBudget, solve
+
+__all__ = [
+    "DENSE",
+    "TOLERANCE",
+    "ArmBudget",
+    "PhaseBudget",
+    "branches",
+    "expert_budget",
+    "mixed",
+    "num_experts",
+    "phase_of",
+    "seed_budget",
+    "solve",
+    "used_branches",
+]
