@@ -2,9 +2,24 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
+
+MatchMode = Literal[
+    "tokens",
+    "flops",
+    "device-time",
+    "params-total",
+    "params-active",
+    "inference-flops",
+    "decode-throughput",
+]
+Knob = Literal["num_experts", "top_k", "ffn_dim", "batch"]
+Knobs = Annotated[
+    tuple[Knob, ...], BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else raw)
+]
+"""One knob, or a list of them."""
 
 
 class Source(Spec):
@@ -21,16 +36,25 @@ class Source(Spec):
 
 
 class Match(Spec):
-    """Say what is equal between arms (`cost/match.py`).
+    """Say what is equal between arms (`cost/match/`).
 
     Attributes:
-        on: `tokens` (the same batches in the same order) or `flops` (model training FLOPs).
+        on: `tokens` (the same batches in the same order); `flops` (model training FLOPs);
+            `device-time` (seconds a step, measured by a `calibrate` stage, times steps); or, with
+            equal tokens, `params-total`, `params-active`, `inference-flops` (model FLOPs of a
+            token's forward pass) or `decode-throughput` (tokens a second, measured likewise).
         phase: what `flops` counts: the mixture phase alone, or all phases of the arm's lineage.
+        across: whether `flops` is compared with the baseline of the ablation's first setting, not
+            with that of the arm's own.
+        by: arm -> what of it is solved, tried in every combination: `num_experts`, `top_k`,
+            `ffn_dim`; under `flops`, `batch`, at the baseline's steps.
         unmatched: why arms outside the tolerance may be ranked all the same; the table prints it.
     """
 
-    on: Literal["tokens", "flops"]
+    on: MatchMode
     phase: Literal["mixture", "all"] = "mixture"
+    across: bool = False
+    by: dict[Name, Knobs] = Field(default_factory=dict)
     unmatched: str = ""
 
 
