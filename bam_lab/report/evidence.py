@@ -134,6 +134,9 @@ class Arm(Spec):
         experts: what is behind each expert, in router-column order.
         branches: the dense models that it reads, by the names of their stages.
         data: what its branches and its mixture phase read, nothing left to the recipe.
+        setting: under which of `settings` it is trained; empty where there is one only.
+        base: its name in the file, before axes and settings.
+        axes: axis -> value, its own axes and its setting's.
     """
 
     name: str
@@ -142,6 +145,26 @@ class Arm(Spec):
     branches: tuple[str, ...] = ()
     data: dict[str, Any] = Field(default_factory=dict)
     budget: dict[str, Any]
+    setting: str = ""
+    base: str = ""
+    axes: dict[str, Any] = Field(default_factory=dict)
+
+
+class Setting(Spec):
+    """Hold one setting under which every arm is trained, as a complete ablation's parts.
+
+    Attributes:
+        axes: axis -> value.
+        changes: what it changes, dotted path -> value.
+        recipe, sizes, model: as resolved under it.
+    """
+
+    name: str
+    axes: dict[str, Any] = Field(default_factory=dict)
+    changes: dict[str, Any] = Field(default_factory=dict)
+    recipe: dict[str, Any]
+    sizes: dict[str, Any]
+    model: dict[str, Any]
 
 
 class Evidence(Spec):
@@ -157,6 +180,7 @@ class Evidence(Spec):
         corpus: the corpus manifest; empty before the corpus is built.
         crossed: how different its domains are (`crossed.json`); empty for older corpora.
         orders: the orders of documents that stages read.
+        settings: the settings; none where the ablation has one only.
         command: what rebuilds it.
     """
 
@@ -183,6 +207,7 @@ class Evidence(Spec):
     corpus: dict[str, Any]
     crossed: dict[str, Any] = Field(default_factory=dict)
     orders: tuple[Order, ...] = ()
+    settings: tuple[Setting, ...] = ()
     command: str
 
     @property
@@ -195,8 +220,13 @@ class Evidence(Spec):
 
     @property
     def baseline(self) -> str:
-        """The arm that all others are compared with."""
+        """The arm that all others are compared with; with settings its name in the file."""
         return str(self.ablation["baseline"])
+
+    def baseline_of(self, arm: str) -> str:
+        """Return the arm that `arm` is compared with: the baseline under its setting."""
+        setting = self.arm(arm).setting
+        return f"{self.baseline}@{setting}" if setting else self.baseline
 
     @property
     def match_on(self) -> str:
