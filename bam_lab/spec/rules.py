@@ -81,11 +81,20 @@ def scale_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> It
     for name in ("seed_model", "expert", "mixture"):
         phase = getattr(scale.phases, name)
         steps = round(phase.tokens / (phase.batch_sequences * model.max_seq_len))
-        if steps <= phase.warmup_steps:
+        decay = phase.decay_steps(steps)
+        rest = f"warmup_steps {phase.warmup_steps}"
+        rest += f" and the {decay} of the decay together" if decay else ""
+        if steps <= phase.warmup_steps + (decay or 0):
             yield document.problem(
                 ("phases", name, "tokens"),
-                f"must give more optimizer steps than warmup_steps {phase.warmup_steps}, got "
-                f"{steps} steps. Raise tokens or lower warmup_steps.",
+                f"must give more optimizer steps than {rest}, got {steps} steps. Raise tokens or "
+                "lower warmup_steps.",
+            )
+        if decay is None and "decay_share" in document.data["phases"][name]:
+            yield document.problem(
+                ("phases", name, "decay_share"),
+                f"must not be given with `schedule: cosine`, got {phase.decay_share:g}: it has no "
+                "effect. Remove it.",
             )
 
 

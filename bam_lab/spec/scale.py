@@ -1,5 +1,7 @@
 """How big: a model, a corpus, and for each phase tokens, batch, learning rate, threads."""
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 
 from bam_lab.spec.base import (
@@ -22,9 +24,11 @@ class PhaseSize(Spec):
         tokens: training tokens (of the baseline arm, in the mixture phase; the match mode solves
             the others).
         batch_sequences: sequences of `max_seq_len` tokens in one optimizer step.
-        peak_lr: learning rate after `warmup_steps` of linear warm-up; a cosine then takes it to
-            `final_lr_share` of the peak at the last step.
+        peak_lr: learning rate after `warmup_steps` of linear warm-up; at the last step it is
+            `final_lr_share` of that.
         threads: cores of one stage; it changes the bits, so it is fixed here.
+        schedule: how it falls: along a cosine from the warm-up on, or after a stable run, over
+            the last `decay_share` of the steps (warm-up, stable, decay: arXiv:2405.18392 §3).
     """
 
     tokens: PositiveInt
@@ -33,6 +37,14 @@ class PhaseSize(Spec):
     warmup_steps: NonNegativeInt
     final_lr_share: Share
     threads: PositiveInt
+    schedule: Literal["cosine", "stable_then_decay"] = "cosine"
+    decay_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
+
+    def decay_steps(self, steps: int) -> int | None:
+        """Return how many of a phase's `steps` decay after the stable run; None for a cosine."""
+        if self.schedule == "cosine":
+            return None
+        return max(round(self.decay_share * steps), 1)
 
 
 class Phases(Spec):

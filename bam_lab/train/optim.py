@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from bam_lab.train.schedule import learning_rate
+from bam_lab.train.schedule import learning_rate, stable_then_decay
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Training:
         steps: optimizer steps of the whole phase; the schedule ends at the last.
         grad_clip: largest norm of the gradient over all parameters.
         noise_seed: of the noise that a router may draw; step i takes `noise_seed + i`.
+        decay_steps: how many of the last steps decay after a stable run; None for a cosine.
     """
 
     steps: int = 1000
@@ -31,15 +32,25 @@ class Training:
     weight_decay: float = 0.1
     grad_clip: float = 1.0
     noise_seed: int = 0
+    decay_steps: int | None = None
 
     def lr(self, step: int) -> float:
         """Return the learning rate of one step."""
-        return learning_rate(
+        if self.decay_steps is None:
+            return learning_rate(
+                step,
+                steps=self.steps,
+                peak=self.peak_lr,
+                warmup_steps=self.warmup_steps,
+                final_share=self.final_lr_share,
+            )
+        return stable_then_decay(
             step,
             steps=self.steps,
             peak=self.peak_lr,
             warmup_steps=self.warmup_steps,
             final_share=self.final_lr_share,
+            decay_steps=self.decay_steps,
         )
 
 

@@ -95,6 +95,18 @@ def test_a_scale_switches_all_sizes_together() -> None:
         ),
         (["model.activation=relu"], "activation must be 'swiglu' or 'gelu', got 'relu'"),
         (["scale.phases.expert.tokens=4096"], "must give more optimizer steps than warmup_steps"),
+        (
+            [
+                "scale.phases.mixture={tokens: 5120, batch_sequences: 4, peak_lr: 3e-3, "
+                "warmup_steps: 8, final_lr_share: 0.1, threads: 1, schedule: stable_then_decay}"
+            ],
+            "must give more optimizer steps than warmup_steps 8 and the 2 of the decay together",
+        ),
+        (
+            ["scale.phases.mixture.decay_share=0.5"],
+            "must not be given with `schedule: cosine`, got 0.5",
+        ),
+        (["scale.phases.mixture.schedule=linear"], "schedule must be"),
         (["match.on"], "must be dotted.path=value"),
         (["title=2020-13-45"], "the value must be plain YAML"),
         (["title=" + "[" * 3000], "the value must be plain YAML"),
