@@ -35,6 +35,7 @@ def cells_of(store: Store, stages: Sequence[StageFact], domains: Sequence[str]) 
                     bits_per_byte=found.get("bits_per_byte"),
                     tokens=int(found.get("tokens", 0)),
                     bytes=int(found.get("bytes", 0)),
+                    evaluation=stage.key,
                     runs=(stage.inputs["model"], stage.key) if stage.done else (),
                     missing=missing,
                 )

@@ -16,7 +16,16 @@ from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import TEXT, TRAINING
 from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
-from bam_lab.report.evidence import Arm, Curve, Evidence, Order, Provenance, Receipt, StageFact
+from bam_lab.report.evidence import (
+    Arm,
+    Curve,
+    Evidence,
+    Order,
+    Provenance,
+    Receipt,
+    Setting,
+    StageFact,
+)
 from bam_lab.report.noise import noise_of
 
 RECEIPT = "receipt.json"
@@ -66,11 +75,14 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
                 branches=tuple(entry.get("branches", entry["experts"])),
                 data=entry.get("data", {}),
                 budget=entry["budget"],
+                setting=entry.get("setting", ""),
+                base=entry.get("base", name),
+                axes=entry.get("axes", {}),
             )
             for name, entry in index["arms"].items()
         ),
         cells=cells_of(store, stages, (*domains, *alone)),
-        noise=noise_of(store, stages, domains, index["ablation"]["baseline"]),
+        noise=noise_of(store, stages, domains, _baselines(index)),
         stages=stages,
         curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
         receipts=tuple(_receipt(store, s) for s in stages if _has_receipt(s, index["arms"])),
@@ -78,8 +90,26 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         corpus=_corpus(store, stages, "corpus.json"),
         crossed=_corpus(store, stages, "crossed.json"),
         orders=tuple(_order(store, s) for s in stages if s.name == "order" and s.done),
+        settings=tuple(
+            Setting(
+                name=name,
+                axes=entry["axes"],
+                changes=entry["changes"],
+                recipe=entry["recipe"],
+                sizes=entry["scale"],
+                model=entry["model"],
+            )
+            for name, entry in index.get("settings", {}).items()
+        ),
         command=_command(index),
     )
+
+
+def _baselines(index: dict[str, Any]) -> dict[str, str]:
+    """Return the arm that each arm is compared with."""
+    baseline = index["ablation"]["baseline"]
+    settings = {arm: entry.get("setting", "") for arm, entry in index["arms"].items()}
+    return {arm: f"{baseline}@{name}" if name else baseline for arm, name in settings.items()}
 
 
 def _stage(store: Store, entry: dict[str, Any], keys: dict[str, str]) -> StageFact:

@@ -24,6 +24,7 @@ class Cell(Spec):
         name: the arm; of an expert its domain; `seed_model`.
         replicate: None when all replicates share the model.
         nll: mean negative log-likelihood, nats a token; None when missing.
+        evaluation: store key of the stage that scores it; empty in older results.
         runs: store keys of the stages that made it: the model's and the evaluation's.
         missing: why there is no number.
     """
@@ -36,6 +37,7 @@ class Cell(Spec):
     bits_per_byte: float | None
     tokens: int = 0
     bytes: int = 0
+    evaluation: str = ""
     runs: tuple[str, ...] = ()
     missing: str = ""
 

@@ -5,7 +5,7 @@ alone, shown beside the spread over replicates and never in its place.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,16 +23,19 @@ Losses = dict[Document, tuple[float, float, float]]
 
 
 def noise_of(
-    store: Store, stages: Sequence[StageFact], domains: Sequence[str], baseline: str
+    store: Store, stages: Sequence[StageFact], domains: Sequence[str], baselines: Mapping[str, str]
 ) -> tuple[Noise, ...]:
-    """Return the noise of every arm and domain that has at least one finished evaluation."""
+    """Return the noise of every arm and domain that has at least one finished evaluation.
+
+    `baselines` names the arm that each arm is compared with.
+    """
     arms: dict[str, list[str]] = {}
     for stage in stages:
         if stage.name == "evaluate" and stage.role == "arm" and stage.done and stage.arm:
             arms.setdefault(stage.arm, []).append(stage.key)
     losses = {arm: _losses(store, keys) for arm, keys in arms.items()}
     return tuple(
-        _noise(arm, domain, losses[arm][domain], losses.get(baseline, {}).get(domain, {}))
+        _noise(arm, domain, losses[arm][domain], losses.get(baselines[arm], {}).get(domain, {}))
         for arm in arms
         for domain in domains
         if domain in losses[arm]

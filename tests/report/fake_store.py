@@ -31,6 +31,9 @@ class Fake:
         undone: (arm, replicate) that has not run.
         alone: domains that are held out as a whole.
         added: domains of the user's own.
+        settings: setting -> {axes, changes, shift}, the shift in nats, of all but the baseline;
+            each has a seed model and branches of its own.
+        axes: arm -> {axis: value}; its base is the part of its name before the first dash.
         text: whether the corpus and the ledgers say all that they can; else as in older stores.
     """
 
@@ -52,13 +55,24 @@ class Fake:
     alone: tuple = ()
     added: tuple = ()
     text: bool = False
+    settings: dict = field(default_factory=dict)
+    axes: dict = field(default_factory=dict)
+    columns: tuple = ("heldout/*/perplexity",)
     failure: str = "the loss is NaN at step 412 (learning rate 0.0016)"
+
+    def names(self):
+        """Return (arm as it is named, setting) of every arm."""
+        settings = self.settings or {"": None}
+        return [(f"{arm}@{s}" if s else arm, s) for s in settings for arm in self.arms]
 
     def nll(self, arm, replicate, domain):
         rng = np.random.default_rng(_number(arm, replicate, domain))
         block = 0.05 * np.random.default_rng(_number("block", replicate, domain)).normal()
-        effect = self.effects.get(arm, 0.0)
+        base, _, setting = arm.partition("@")
+        effect = self.effects.get(arm, self.effects.get(base, 0.0))
         effect = effect.get(domain, 0.0) if isinstance(effect, dict) else effect
+        if setting and base != "btx":
+            effect += self.settings[setting].get("shift", 0.0)
         return LEVEL[domain] + block + effect + self.sd * rng.normal()
 
 
@@ -81,7 +95,7 @@ class _Writer:
     def __init__(self, root, fake):
         self.root, self.fake = root, fake
         self.stages = []
-        self.budgets = {arm: _budget(arm, fake) for arm in fake.arms}
+        self.budgets = {arm: _budget(arm, fake) for arm, _ in fake.names()}
 
     def add(self, name, label, *, done=True, inputs=None, role=None, **place):
         found = _fingerprint(name, label)
@@ -102,16 +116,16 @@ class _Writer:
         if done:
             _scores(folder, nll_of, (*DOMAINS, *self.fake.alone))
 
-    def seed_model(self, r, tokenizer):
-        label = "seed_model" if r is None else f"seed_model r{r}"
+    def seed_model(self, r, tokenizer, setting):
+        label = ("seed_model" if r is None else f"seed_model r{r}") + (setting and f" @{setting}")
         found, folder = self.add("seed_model", label, replicate=r, inputs={"tokenizer": tokenizer})
         _training(folder, 2000, 8_192_000, 1e12, 550_000, 550_000)
         role = {"role": "seed_model", "replicate": r}
         self.evaluate(found, label, lambda d: LEVEL[d] + 0.4, **role)
         return found
 
-    def expert(self, r, domain, seed_model):
-        label = f"expert {domain}" + ("" if r is None else f" r{r}")
+    def expert(self, r, domain, seed_model, setting):
+        label = f"expert {domain}" + ("" if r is None else f" r{r}") + (setting and f" @{setting}")
         place = {"replicate": r, "domain": domain}
         found, folder = self.add("expert", label, inputs={"seed_model": seed_model}, **place)
         _training(folder, 1000, 4_096_000, 5e11, 550_000, 550_000)
@@ -140,7 +154,7 @@ class _Writer:
         if done:
             budget, params = self.budgets[arm], self.budgets[arm]["params"]
             sizes = (budget["steps"], budget["tokens"], budget["training_flops"])
-            effect = fake.effects.get(arm, 0.0)
+            effect = fake.effects.get(arm.partition("@")[0], 0.0)
             end = 3.4 + (effect if isinstance(effect, float) else 0.0)
             _training(folder, *sizes, params["total"], params["active"], end=end)
         if bad:
@@ -160,23 +174,30 @@ def make_store(root: Path, fake: Fake) -> Path:
         _write(folder / "crossed.json", _crossed())
         _, order = writer.add("order", "similar order", inputs={"tokenizer": tokenizer})
         _write(order / "order.json", {name: ORDERED for name in DOMAINS})
+    for setting in fake.settings or ("",):
+        _lineage(writer, fake, setting, tokenizer)
+    path = root / "ablations" / f"{fake.ablation_id}-nano" / "index.json"
+    _write(path, _index(fake, writer, corpus))
+    return path
+
+
+def _lineage(writer, fake, setting, tokenizer):
+    """Write the models of one setting, from the seed model on."""
     numbers = list(range(fake.replicates))
     redone = numbers if fake.redone == "seed" else [None]
-    seeds = {r: writer.seed_model(r, tokenizer) for r in redone}
+    seeds = {r: writer.seed_model(r, tokenizer, setting) for r in redone}
     branches = numbers if fake.redone != "mixture" else [None]
     experts = {
         r: {
-            f"expert{i}": writer.expert(r, domain, seeds.get(r, seeds.get(None)))
+            f"expert{i}": writer.expert(r, domain, seeds.get(r, seeds.get(None)), setting)
             for i, domain in enumerate(EXPERTS)
         }
         for r in branches
     }
     for r in numbers:
-        for arm in fake.arms:
-            writer.arm(arm, r, experts.get(r, experts.get(None)))
-    path = root / "ablations" / f"{fake.ablation_id}-nano" / "index.json"
-    _write(path, _index(fake, writer, corpus))
-    return path
+        for arm, own in fake.names():
+            if own == setting:
+                writer.arm(arm, r, experts.get(r, experts.get(None)))
 
 
 def _index(fake, writer, corpus):
@@ -193,12 +214,23 @@ def _index(fake, writer, corpus):
         "held_out_only": list(fake.alone),
         "arms": {
             arm: {
-                "method": _method(method),
+                "method": _method(fake.arms[arm.partition("@")[0]]),
                 "experts": ["seed_model", *EXPERTS],
                 "budget": writer.budgets[arm],
                 "data": fake.data.get(arm, {}),
+                **_place(fake, arm, setting),
             }
-            for arm, method in fake.arms.items()
+            for arm, setting in fake.names()
+        },
+        "settings": {
+            name: {
+                "axes": found.get("axes", {"setting": name}),
+                "changes": found.get("changes", {}),
+                "recipe": RECIPE,
+                "scale": SCALE,
+                "model": {**MODEL, **found.get("model", {})},
+            }
+            for name, found in fake.settings.items()
         },
         "replicates": fake.replicates,
         "stages": writer.stages,
@@ -206,8 +238,16 @@ def _index(fake, writer, corpus):
     }
 
 
+def _place(fake, arm, setting):
+    name = arm.partition("@")[0]
+    own = fake.axes.get(name, {})
+    axes = fake.settings[setting].get("axes", {"setting": setting}) if setting else {}
+    base = name.partition("-")[0] if own else name
+    return {"setting": setting, "base": base, "axes": {**own, **axes}}
+
+
 def _receipt(arm):
-    parts = ["ffn"] if arm == "btx" else ["ffn", "attention"]
+    parts = ["ffn"] if arm.partition("@")[0] == "btx" else ["ffn", "attention"]
     names = [f"layers.{i}.{part}" for i in range(2) for part in parts]
     gradient = {"norm": 0.1, "norm_on_distinct_experts": 0.2}
     law = {"max_logit_change": 2.4e-7, "holds": True}
@@ -256,7 +296,7 @@ def _method(method):
 
 def _budget(arm, fake):
     ratio = 1.3 if arm in fake.unmatched else 1.0
-    steps = 1000 if arm == "btx" else 800
+    steps = 1000 if arm.partition("@")[0] == "btx" else 800
     flops = 1_000_000_000_000 * ratio
     return {
         "steps": steps,
@@ -345,7 +385,7 @@ def _ablation(fake):
         "common": {},
         "arms": {},
         "report": {
-            "columns": ["heldout/*/perplexity"],
+            "columns": list(fake.columns),
             "published": fake.published,
             "delta": 0.005,
         },

@@ -1,0 +1,78 @@
+"""One setting of an ablation as evidence of its own, so that every table can be made under it.
+
+A view holds the arms of one setting, the stages that they need, and the recipe, scale and model
+under it; its baseline is the setting's own. Tables, statistics and figures take a view as they take
+the whole evidence.
+"""
+
+from collections.abc import Set
+
+from bam_lab.report.evidence import Cell, Evidence, Setting, StageFact
+
+
+def views(evidence: Evidence) -> tuple[tuple[str, Evidence], ...]:
+    """Return (setting, its view), in the order of the file; ("", evidence) without settings.
+
+    A view has no settings, so that its `baseline` and `baseline_of` are the setting's baseline.
+    """
+    if not evidence.settings:
+        return (("", evidence),)
+    return tuple((setting.name, _view(evidence, setting)) for setting in evidence.settings)
+
+
+def shown(arm: str) -> str:
+    """Return an arm's name where its setting is clear: `lory-16` of `lory-16@serial`."""
+    return arm.partition("@")[0]
+
+
+def _view(evidence: Evidence, setting: Setting) -> Evidence:
+    arms = tuple(
+        arm.model_copy(update={"setting": ""})
+        for arm in evidence.arms
+        if arm.setting == setting.name
+    )
+    names = {arm.name for arm in arms}
+    stages = _stages(evidence, names)
+    keys = {stage.key for stage in stages}
+    return evidence.model_copy(
+        update={
+            "ablation": {**evidence.ablation, "baseline": f"{evidence.baseline}@{setting.name}"},
+            "recipe": setting.recipe,
+            "sizes": setting.sizes,
+            "model": setting.model,
+            "arms": arms,
+            "cells": tuple(cell for cell in evidence.cells if _belongs(cell, names, keys)),
+            "noise": tuple(noise for noise in evidence.noise if noise.arm in names),
+            "stages": stages,
+            "curves": tuple(
+                curve
+                for curve in evidence.curves
+                if curve.key in keys and (curve.arm is None or curve.arm in names)
+            ),
+            "receipts": tuple(receipt for receipt in evidence.receipts if receipt.arm in names),
+            "settings": (),
+        }
+    )
+
+
+def _stages(evidence: Evidence, arms: Set[str]) -> tuple[StageFact, ...]:
+    """Return the stages of some arms, all that these need, and the evaluations of those."""
+    by_key = {stage.key: stage for stage in evidence.stages}
+    needed: set[str] = set()
+    waiting = [stage.key for stage in evidence.stages if stage.arm in arms]
+    while waiting:
+        key = waiting.pop()
+        if key not in needed:
+            needed.add(key)
+            waiting += by_key[key].inputs.values()
+    return tuple(
+        stage
+        for stage in evidence.stages
+        if (stage.arm is None or stage.arm in arms)
+        and (stage.key in needed or stage.inputs.get("model") in needed)
+    )
+
+
+def _belongs(cell: Cell, arms: Set[str], keys: Set[str]) -> bool:
+    own = cell.name in arms if cell.role in ("step-0", "arm") else True
+    return own and cell.evaluation in keys
