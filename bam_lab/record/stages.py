@@ -26,4 +26,8 @@ TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
 
 TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")
 
+KNOWN_BY: dict[StageName, tuple[str, ...]] = {"tokenizer": (), "order": ("tokenizer",)}
+"""The inputs that enter a stage's fingerprint, where those are not all: a corpus is known by its
+content, which stands in the tokenizer's spec."""
+
 assert set(REVISIONS) == set(get_args(StageName))

@@ -34,6 +34,8 @@ from bam_lab.record.files import (
 
 DEFAULT = ".bam-lab"
 VARIABLE = "BAM_LAB_STORE"
+IMPORTED = "imported.json"
+"""Stands in the folder of a stage that was imported: from which file, and what it lacks."""
 _KEY = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -98,6 +100,19 @@ class Store:
     def is_done(self, key: str) -> bool:
         """Say whether the stage's results may be read."""
         return (self.stage(key) / "DONE").is_file()
+
+    def left_out(self, key: str) -> list[str]:
+        """Return what an imported stage lacks (`export.py`); nothing of one that ran here."""
+        path = self.stage(key) / IMPORTED
+        try:
+            with intact(path):
+                return list(read_json(path)["left_out"])
+        except FileNotFoundError:
+            return []
+
+    def is_whole(self, key: str) -> bool:
+        """Say whether the stage is done, and other stages can read its weights or text here."""
+        return self.is_done(key) and not self.left_out(key)
 
     def open_work(self, key: str) -> Path:
         """Return the stage's work folder, made if missing; a half-published stage is taken back.
