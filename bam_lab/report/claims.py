@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, diagonal, missing_reason
-from bam_lab.report.costs import flops_of, kv_bytes_of, num_experts_of
+from bam_lab.report.costs import cost_of, num_experts_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.leaves import MORE, Leaf, Ps, decide, nats, partial
 from bam_lab.report.scope import scope
 from bam_lab.report.standing import stand_in, unranked
 from bam_lab.report.stats import LEVEL, block_difference, holm
 from bam_lab.spec.claims import BetterTest, Claim, CostTest, DiagonalTest, NoGainTest, Test, quorum
+from bam_lab.spec.measures import MEASURES
 
 NOT_JUDGED = "not judged (1 replicate)"
 NAMES = {"flops": "FLOPs", "tokens": "tokens"}
@@ -244,8 +245,7 @@ def _diagonal(evidence: Evidence, test: DiagonalTest) -> Part:
 
 def _cost(evidence: Evidence, claim: Claim, test: CostTest) -> Part:
     first, second = (_filled(evidence, claim, role) for role in (test.arm, test.than))
-    measure = flops_of if test.measure == "flops" else kv_bytes_of
-    mine, theirs = measure(evidence, first), measure(evidence, second)
+    mine, theirs = (cost_of(evidence, name, test.measure) for name in (first, second))
     if test.ratio == "less":
         exact = mine < theirs
     else:
@@ -279,7 +279,7 @@ def _text(test: Test, names: Sequence[str] = ()) -> str:
             return "each dense expert lowest of all dense models in its own domain"
         case CostTest():
             one, two = names or (test.arm, test.than)
-            what = "model training FLOPs a token" if test.measure == "flops" else "KV bytes a token"
+            what = MEASURES[test.measure].title
             ratio = "fewer" if test.ratio == "less" else "1/N of the"
             return f"{one} {ratio} {what}, against {two}"
         case _:

@@ -5,7 +5,9 @@ from functools import cache
 from pydantic import TypeAdapter
 
 from bam_lab.cost import flops, kv
+from bam_lab.cost.decode import decode
 from bam_lab.report.evidence import Evidence
+from bam_lab.spec.measures import MeasureName
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 
@@ -42,3 +44,47 @@ def kv_bytes_of(evidence: Evidence, arm: str) -> int:
     return kv.bytes_per_token(
         model_of(evidence), method_of(evidence, arm), num_experts_of(evidence, arm)
     )
+
+
+def cost_of(evidence: Evidence, arm: str, measure: MeasureName) -> float:
+    """Return a measure that arithmetic gives (`spec/measures.py`, source `costs`).
+
+    Raises:
+        SpecError: the arm has no such cost; one that cannot generate has none of decoding.
+    """
+    budget = evidence.arm(arm).budget
+    match measure:
+        case "params_total":
+            return float(budget["params"]["total"])
+        case "params_active":
+            return float(budget["params"]["active"])
+        case "training_flops":
+            return float(budget["training_flops"])
+        case "training_flops_per_token":
+            return flops_of(evidence, arm)
+        case "kv_bytes":
+            return kv_bytes_of(evidence, arm)
+        case "inference_flops":
+            model, experts = model_of(evidence), num_experts_of(evidence, arm)
+            return decode(model, method_of(evidence, arm), experts, model.max_seq_len).mean_flops
+        case "activated_tokens":
+            return activated_tokens(evidence, arm)
+        case _:
+            raise AssertionError(f"{measure} is not a matter of arithmetic")
+
+
+def activated_tokens(evidence: Evidence, arm: str) -> float:
+    """Return activated parameters times tokens, of the arm's branches and of its mixture phase.
+
+    A branch that several replicates train counts once, by the mean over them.
+    """
+    budget = evidence.arm(arm).budget
+    parts = budget.get("parts", [budget])
+    own = float(sum(part["params"]["active"] * part["tokens"] for part in parts))
+    names = set(evidence.arm(arm).branches or evidence.arm(arm).experts)
+    spent: dict[str, list[float]] = {}
+    for stage in evidence.stages:
+        if stage.name == "expert" and stage.domain in names and stage.ledger:
+            active = stage.ledger["params_active"] * stage.ledger["tokens"]
+            spent.setdefault(stage.domain or "", []).append(active)
+    return own + sum(sum(found) / len(found) for found in spent.values())

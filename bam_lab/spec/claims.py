@@ -1,46 +1,242 @@
 """Published claims as data: what was said, where, and the tests that would bear it out.
 
 A claim holds when all its tests hold. Tests name arms by role; `roles` lists the arm names that may
-fill a role, the first that the ablation has; a role that is not listed is an arm of that name.
+fill a role, the first that the ablation has; one that is not listed is an arm of that name. In an
+ablation with settings a role stands for the arm under each of them, `arm@setting` for one alone.
 """
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from bam_lab.spec.base import Name, SchemaVersion, Spec
+from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
+from bam_lab.spec.measures import MEASURES, MeasureName
 
 Supports = Literal["yes", "in part", "no", "none printed"]
 
-_WHERE = r"^(every|average|at least [1-9]\d* of [1-9]\d*|at most \d+ of [1-9]\d*)$"
+_NAME = r"[a-z0-9][a-z0-9_.-]*"
+_LEAST = r"at least [1-9]\d* of [1-9]\d*"
+_WHERE = rf"^(every|average|{_LEAST}|at most \d+ of [1-9]\d*|{_NAME})$"
 Where = Annotated[str, Field(pattern=_WHERE)]
+InSettings = Annotated[str, Field(pattern=rf"^(every|{_LEAST}|{_NAME})$")]
+Role = Annotated[str, Field(pattern=rf"^{_NAME}(@{_NAME})?$", max_length=160)]
+MatchedOn = Literal[
+    "any",
+    "tokens",
+    "flops",
+    "device-time",
+    "params-total",
+    "params-active",
+    "inference-flops",
+    "decode-throughput",
+]
 
 
-class BetterTest(Spec):
-    """Claim that `arm` has a lower perplexity than `than`.
+class Compared(Spec):
+    """Hold what all tests between arms share.
 
     Attributes:
         in_: over which domains: `every`, `average` (of the negative log-likelihood over domains),
-            `at least k of n`, or `at most k of n`, which is the complement of at least k+1.
+            `at least k of n`, `at most k of n` (the complement of at least k+1), or one domain.
+        measure: what is compared (`spec/measures.py`).
         match: where the claim was made under one matching only; other ablations are out of scope.
+        setting: `every` setting of the ablation, `at least k of n`, or one setting's name.
     """
 
+    in_: Where = Field(default="average", alias="in")
+    measure: MeasureName = "perplexity"
+    match: MatchedOn = "any"
+    setting: InSettings = "every"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _effective(self) -> Self:
+        if "in_" in self.model_fields_set and not MEASURES[self.measure].domains:
+            raise ValueError(f"`in` has no effect, {self.measure} has no domains; remove it")
+        bound = ["@" in role for role in self.names]
+        if any(bound) and not all(bound):
+            raise ValueError("all roles must be ARM@SETTING, or none")
+        if any(bound) and "setting" in self.model_fields_set:
+            raise ValueError("`setting` has no effect where roles name theirs; remove it")
+        return self
+
+
+class BetterTest(Compared):
+    """Claim that `arm` is better than `than` by the margin or more."""
+
     test: Literal["better"]
-    arm: Name
-    than: Name
-    in_: Where = Field(alias="in")
-    match: Literal["any", "tokens", "flops"] = "any"
+    arm: Role
+    than: Role
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
 
 
-class NoGainTest(Spec):
-    """Claim that `arm` is not better than `over` by `delta` or more; fields as `BetterTest`."""
+class NoGainTest(Compared):
+    """Claim that `arm` is not better than `over` by the margin or more."""
 
     test: Literal["no_gain"]
-    arm: Name
-    over: Name
-    in_: Where = Field(alias="in")
-    match: Literal["any", "tokens", "flops"] = "any"
+    arm: Role
+    over: Role
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.over
+
+
+class EqualTest(Compared):
+    """Claim that two arms differ by less than a margin (two one-sided tests).
+
+    Attributes:
+        within: the margin in percent, or in the measure's own unit where it has a margin of its
+            own; left out, it is the margin that holds for all.
+    """
+
+    test: Literal["equal"]
+    arm: Role
+    to: Role
+    within: PositiveFloat | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.to
+
+
+class RatioTest(Compared):
+    """Claim that the measure of `arm` over that of `than` lies within bounds; exactly one is given.
+
+    Attributes:
+        within: the ratio lies within 1/(1 + `within`) and 1 + `within`.
+    """
+
+    test: Literal["ratio"]
+    arm: Role
+    than: Role
+    within: PositiveFloat | None = None
+    at_most: PositiveFloat | None = None
+    at_least: PositiveFloat | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if sum(bound is not None for bound in (self.within, self.at_most, self.at_least)) != 1:
+            raise ValueError("exactly one of within, at_most and at_least must be given")
+        if MEASURES[self.measure].margin is not None:
+            raise ValueError(f"differences of {self.measure} are not ratios; use another test")
+        return self
+
+
+class MonotoneTest(Compared):
+    """Claim that the measure falls or rises with an axis.
+
+    The last value differs from the first by the margin or more in that direction, and no step goes
+    the other way by the margin or more.
+
+    Attributes:
+        arm: an arm with `over:`, by its name in the file; or any arm, where `axis` is one of the
+            settings.
+        axis: an axis of the arm or of the settings; `setting` for the settings as written.
+    """
+
+    test: Literal["monotone"]
+    arm: Role
+    axis: str
+    direction: Literal["falling", "rising"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return (self.arm,)
+
+
+class OrderTest(Compared):
+    """Claim that each of `arms` is better than the next by the margin or more."""
+
+    test: Literal["order"]
+    arms: Annotated[tuple[Role, ...], Field(min_length=2)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arms
+
+
+class InteractionTest(Compared):
+    """Claim that the first arm of `gap` gains more on its second than the first of `than` on its.
+
+    A difference of differences: (a - b) - (c - d) is better than zero by the margin or more.
+    """
+
+    test: Literal["interaction"]
+    gap: Annotated[tuple[Role, ...], Field(min_length=2, max_length=2)]
+    than: Annotated[tuple[Role, ...], Field(min_length=2, max_length=2)]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return *self.gap, *self.than
+
+
+class TrendTest(Compared):
+    """Claim that the gain of the first arm of `gap` on the second grows or shrinks in training.
+
+    By validation losses at equal tokens: the last third of the mixture phase against the first
+    third after a tenth of it.
+    """
+
+    test: Literal["trend"]
+    gap: Annotated[tuple[Role, ...], Field(min_length=2, max_length=2)]
+    direction: Literal["growing", "shrinking"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.gap
+
+
+class ReachesTest(Compared):
+    """Claim that `arm` is at the final validation loss of `target` after a share of its cost.
+
+    Attributes:
+        share: of the tokens or model FLOPs of the mixture phase of `target`.
+    """
+
+    test: Literal["reaches"]
+    arm: Role
+    target: Role
+    share: PositiveFloat
+    of: Literal["tokens", "flops"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.target
+
+
+class AboveChanceTest(Compared):
+    """Claim that `arm` answers more than guessing does, task by task (exact binomial tests)."""
+
+    test: Literal["above_chance"]
+    arm: Role
+    measure: Literal["task_accuracy", "needle_accuracy"] = "task_accuracy"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return (self.arm,)
 
 
 class DiagonalTest(Spec):
@@ -53,18 +249,42 @@ class CostTest(Spec):
     """Claim that `arm` costs less than `than`, from the arithmetic of `cost/`: no error bars.
 
     Attributes:
-        measure: `flops` (model training FLOPs a token) or `kv_bytes` (of one cached token).
         ratio: `less`, or `1/experts`: exactly the reciprocal of the number of experts.
     """
 
     test: Literal["cost"]
-    arm: Name
-    than: Name
-    measure: Literal["flops", "kv_bytes"]
+    arm: Role
+    than: Role
+    measure: MeasureName
     ratio: Literal["less", "1/experts"]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
 
-Test = Annotated[BetterTest | NoGainTest | DiagonalTest | CostTest, Field(discriminator="test")]
+    @model_validator(mode="after")
+    def _exact(self) -> Self:
+        if MEASURES[self.measure].source != "costs":
+            raise ValueError(f"{self.measure} has error bars; use better or ratio")
+        return self
+
+
+Test = Annotated[
+    BetterTest
+    | NoGainTest
+    | EqualTest
+    | RatioTest
+    | MonotoneTest
+    | OrderTest
+    | InteractionTest
+    | TrendTest
+    | ReachesTest
+    | AboveChanceTest
+    | DiagonalTest
+    | CostTest,
+    Field(discriminator="test"),
+]
 
 
 class ClaimSource(Spec):
@@ -99,6 +319,18 @@ class Claim(Spec):
     roles: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     tests: Annotated[tuple[Test, ...], Field(min_length=1)]
 
+    @model_validator(mode="after")
+    def _roles_are_used(self) -> Self:
+        used = {
+            role.partition("@")[0]
+            for test in self.tests
+            if not isinstance(test, DiagonalTest)
+            for role in test.names
+        }
+        if unused := sorted(self.roles.keys() - used):
+            raise ValueError(f"no test names the role {', '.join(unused)}; remove it")
+        return self
+
 
 class ClaimsFile(Spec):
     """Hold `ablations/claims.yaml`: claims by id."""
@@ -108,7 +340,7 @@ class ClaimsFile(Spec):
 
 
 def quorum(where: str) -> tuple[Literal["least", "most"], int, int] | None:
-    """Return (`least` or `most`, k, n) of `at ... k of n`; None for `every` and `average`."""
+    """Return (`least` or `most`, k, n) of `at ... k of n`; None for all else."""
     found = re.fullmatch(r"at (least|most) (\d+) of (\d+)", where)
     if found is None:
         return None

@@ -153,7 +153,7 @@ def test_costs_are_exact(evidence_of):
     }
     evidence = evidence_of(replicates=1, arms=arms)
     fewer = {"test": "cost", "arm": "kv-sharing", "than": "kv-experts"}
-    flops = {**fewer, "measure": "flops", "ratio": "less"}
+    flops = {**fewer, "measure": "training_flops_per_token", "ratio": "less"}
     kv = {**fewer, "measure": "kv_bytes", "ratio": "1/experts"}
     assert verdict(evidence, flops, kv).verdict == "holds"
     swapped = {**flops, "arm": "kv-experts", "than": "kv-sharing"}

@@ -1,0 +1,169 @@
+"""What claims and columns may be about: one table, measure -> unit, better direction, source.
+
+A measure is a number of one arm, one replicate, and for some one domain. `perplexity` is kept and
+compared as its logarithm, the mean negative log-likelihood. Those of source `later` are known by
+name, so that a claim on one is checked; no stage measures them yet, and their verdict says so.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Source = Literal["heldout", "costs", "training", "later"]
+Better = Literal["lower", "higher", "none"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Describe one measure.
+
+    Attributes:
+        title: what it is, in words for a table's caption.
+        unit: of a value; empty for counts and shares.
+        better: which direction is better.
+        source: `heldout` (scores of evaluation), `costs` (arithmetic: exact, the same for every
+            replicate), `training` (ledgers and metrics of the mixture phase), or `later`.
+        margin: smallest difference that counts, in the measure's own unit; None compares
+            logarithms, and the margin is the spec's `delta`, relative.
+        domains: whether there is a value for each domain.
+    """
+
+    title: str
+    unit: str
+    better: Better
+    source: Source
+    margin: float | None = None
+    domains: bool = False
+
+
+MeasureName = Literal[
+    "perplexity",
+    "bits_per_byte",
+    "params_total",
+    "params_active",
+    "training_flops",
+    "training_flops_per_token",
+    "inference_flops",
+    "kv_bytes",
+    "activated_tokens",
+    "bytes_communicated",
+    "load_max",
+    "load_min",
+    "experts_used",
+    "attention_load_max",
+    "router_entropy",
+    "attention_entropy",
+    "tokens_dropped",
+    "loss_spikes",
+    "seconds_per_step",
+    "tokens_per_device_second",
+    "critical_path_seconds",
+    "completion_perplexity",
+    "needle_accuracy",
+    "latency",
+    "task_accuracy",
+    "mutual_information",
+    "prompt_mismatch",
+    "position_gradient",
+]
+
+_SHARE = 0.02
+"""A difference between two shares that counts: two percentage points."""
+
+MEASURES: dict[MeasureName, Measure] = {
+    "perplexity": Measure("test perplexity", "", "lower", "heldout", domains=True),
+    "bits_per_byte": Measure("test bits per byte", "bits/byte", "lower", "heldout", domains=True),
+    "params_total": Measure("parameters", "", "lower", "costs"),
+    "params_active": Measure("parameters that one token uses", "", "lower", "costs"),
+    "training_flops": Measure("model FLOPs of the mixture phase", "FLOPs", "lower", "costs"),
+    "training_flops_per_token": Measure(
+        "model training FLOPs of one token", "FLOPs", "lower", "costs"
+    ),
+    "inference_flops": Measure(
+        "FLOPs of one decoded token, after a row of full length", "FLOPs", "lower", "costs"
+    ),
+    "kv_bytes": Measure("bytes of one cached token's keys and values", "bytes", "lower", "costs"),
+    "activated_tokens": Measure(
+        "activated parameters times tokens, of the arm's branches and its mixture phase",
+        "",
+        "none",
+        "costs",
+    ),
+    "bytes_communicated": Measure(
+        "bytes sent between processes in the mixture phase", "bytes", "lower", "training"
+    ),
+    "load_max": Measure(
+        "largest share of one FFN expert, late in training", "", "lower", "training", _SHARE
+    ),
+    "load_min": Measure(
+        "smallest share of one FFN expert, late in training", "", "higher", "training", _SHARE
+    ),
+    "experts_used": Measure(
+        "share of FFN experts that some token or segment gives more than 2/N, late in training",
+        "",
+        "higher",
+        "training",
+        _SHARE,
+    ),
+    "attention_load_max": Measure(
+        "largest share of one attention expert, late in training", "", "lower", "training", _SHARE
+    ),
+    "router_entropy": Measure(
+        "entropy of the FFN routers' softmax, late in training", "nats", "none", "training", 0.05
+    ),
+    "attention_entropy": Measure(
+        "entropy of the attention routers' softmax, late in training",
+        "nats",
+        "none",
+        "training",
+        0.05,
+    ),
+    "tokens_dropped": Measure(
+        "share of choices that a capacity limit dropped, late in training",
+        "",
+        "lower",
+        "training",
+        _SHARE,
+    ),
+    "loss_spikes": Measure(
+        "spikes of the training loss in 1,000 steps", "per 1,000 steps", "lower", "training", 1.0
+    ),
+    "seconds_per_step": Measure(
+        "wall seconds of one step of the mixture phase", "s", "lower", "training"
+    ),
+    "tokens_per_device_second": Measure(
+        "training tokens of branches and mixture phase for one second of one device",
+        "tokens/s",
+        "higher",
+        "training",
+    ),
+    "critical_path_seconds": Measure(
+        "seconds from the seed model to the trained arm, branches side by side",
+        "s",
+        "lower",
+        "training",
+    ),
+    "completion_perplexity": Measure(
+        "perplexity of completions, the prompt routed as in generation", "", "lower", "later"
+    ),
+    "needle_accuracy": Measure("needles found in long prompts", "", "higher", "later", _SHARE),
+    "latency": Measure("seconds to decode 16 tokens after 256", "s", "lower", "later"),
+    "task_accuracy": Measure("accuracy on downstream tasks", "", "higher", "later", 0.01),
+    "mutual_information": Measure(
+        "mutual information of domain and chosen expert", "nats", "higher", "later", 0.02
+    ),
+    "prompt_mismatch": Measure(
+        "loss of prompt-only routing over re-routing every segment", "nats", "lower", "later", 0.005
+    ),
+    "position_gradient": Measure(
+        "gradient norm of the first segment's absolute position embeddings", "", "none", "later"
+    ),
+}
+
+assert set(MEASURES) == set(get_args(MeasureName))
+
+
+def unmeasured(name: MeasureName) -> str:
+    """Return why there is no number of a measure of source `later`; empty for the others."""
+    if MEASURES[name].source != "later":
+        return ""
+    return f"{name} ({MEASURES[name].title}) is not part of `evaluate` yet"
