@@ -11,7 +11,7 @@ from bam_lab.spec.claims import ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource
 from bam_lab.spec.load import load_ablation
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import PublishedTable, table_problems
 from bam_lab.spec.reader import Document, load, validate
 from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import ScaleSpec
@@ -61,7 +61,9 @@ def _corpus(document: Document) -> Iterable[str]:
 
 
 def _published(document: Document) -> Iterable[str]:
-    return validate(document, PublishedTable)[1]
+    table, problems = validate(document, PublishedTable)
+    stem = Path(document.file).stem
+    return [*problems, *(table_problems(document, table, stem) if table else ())]
 
 
 def _claims(document: Document) -> Iterable[str]:
