@@ -1,4 +1,6 @@
-"""Train one phase, from the start or from where an interrupted attempt stopped.
+"""Train one phase or a stretch of it.
+
+It begins at its start, at the end of the stretch before, or where an interrupted attempt stopped.
 
 A batch may be spread over the processes of one machine, over passes whose gradients are added up,
 or both; what is read, step by step and row by row, stays the same (`data/tokens/datamodule.py`).
@@ -9,7 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,12 +35,12 @@ Precision = Literal["bf16-mixed", "float32"]
 
 @dataclass(frozen=True)
 class Fitted:
-    """Say what a phase took.
+    """Say what a phase, or the stretch of it that was asked for, took.
 
     Attributes:
         seconds: wall time of the training loop, interrupted attempts up to their last checkpoint
             included.
-        resumed_from: the step at which this attempt began; 0 from the start.
+        resumed_from: the step of the phase at which this attempt began; 0 from its start.
     """
 
     steps: int
@@ -62,12 +64,14 @@ def fit(
     validate_every: int = 0,
     ranks: int = 1,
     accumulate: int = 1,
+    before: resume.ResumeState | None = None,
 ) -> Fitted:
     """Train `module` to its last step and leave it trained.
 
     Step i takes `batches.batch(i)`. `metrics.jsonl` and `resume.pt` are written into `workdir`; the
     latter, when it is there, is where training continues, to the same bits. `progress` is called
-    after every step and may raise to stop. `validate` gives domain -> nats.
+    after every step and may raise to stop. `validate` gives domain -> nats. `before` is the end of
+    an earlier stretch of the same phase: training continues there, to the bits of one run.
 
     With `ranks` above 1 all of that many processes call this, each with the same arguments and a
     `workdir` that all see; the first one writes. `torchrun --nproc-per-node=RANKS` starts them.
@@ -83,7 +87,7 @@ def fit(
     _check_moves(module, spread)
     prepare(threads)
     module.spread = spread
-    state = resume.load(workdir)
+    state = resume.load(workdir) or (before and replace(before, seconds=0.0, sums={}))
     recorder = Recorder(workdir, log_every, progress, validate, validate_every)
     steps, first = module.training_settings.steps, 0
     if state is not None:
@@ -93,16 +97,18 @@ def fit(
     if spread.rank == 0:
         metrics.cut(workdir / metrics.NAME, first)
     module.first_step = first
-    before = state.seconds if state else 0.0
-    checkpointer = Checkpointer(workdir, checkpoint_every, recorder, before)
+    spent = state.seconds if state else 0.0
+    checkpointer = Checkpointer(workdir, checkpoint_every, recorder, spent)
     callbacks = [_Continue(state), recorder, checkpointer] if state else [recorder, checkpointer]
-    if first < steps:
+    trained = first < steps
+    if trained:
         trainer = _trainer(steps - first, precision, device, callbacks, spread)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Lightning's advice on loaders, loggers and devices.
             trainer.fit(module, BatchesDataModule(batches, steps, first, spread))
+    steps -= before.step if before else 0
     tokens = steps * batches.batch_sequences * batches.seq_len
-    return Fitted(steps, tokens, checkpointer.seconds if first < steps else before, first)
+    return Fitted(steps, tokens, checkpointer.seconds if trained else spent, first)
 
 
 def _rank(ranks: int) -> int:

@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from dataclasses import replace
 
 import lightning
 import numpy as np
@@ -115,6 +116,77 @@ def test_noise_and_biases_go_on_where_they_were(tmp_path, name):
         assert all(layer.ffn.bias.abs().max() > 0.001 for layer in again.model.layers)
     if name == "relu":
         assert again.model.l1_weight > 2e-8
+
+
+def stretches(folder, made, ends=((5, 0), (8, 0), (STEPS, 4)), **settings):
+    """Train the phase in stretches of (last step, steps that decay), each from the one before."""
+    state = None
+    for last, decay in ends:
+        module = made(steps=last, decay_steps=decay)
+        fitted, asked = run(folder / str(last), module, before=state, **settings)
+        first = state.step if state else 0
+        assert (fitted.steps, fitted.tokens) == (last - first, (last - first) * 160)
+        assert asked == list(range(first, last))
+        state = resume.load(folder / str(last))
+    return module
+
+
+def made_of_four(router):
+    def made(**settings):
+        dense = [Dense.from_scratch(shape(), rng_seed=i) for i in range(4)]
+        training = Training(peak_lr=1e-2, warmup_steps=2, **settings)
+        return BTX.from_experts(
+            dense, ffn_router=FFN_ROUTERS[router], allow_unrelated=True, training=training
+        )
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "precision"),
+    [
+        (module, "float32"),
+        (module, "bf16-mixed"),
+        (made_of_four("sample-soft-first"), "float32"),
+        (made_of_four("top-2-bias"), "float32"),
+        (made_of_four("relu"), "float32"),
+    ],
+)
+def test_a_stable_run_in_pieces_ends_in_the_bits_of_one_run(tmp_path, made, precision):
+    whole = made(steps=STEPS, decay_steps=4)
+    run(tmp_path, whole, precision, log_every=1)
+    last = stretches(tmp_path, made, precision=precision, log_every=1)
+    wanted = whole.model.state_dict()
+    for name, tensor in last.model.state_dict().items():
+        assert torch.equal(tensor, wanted[name]), name
+    pieces = [row for end in (5, 8, STEPS) for row in rows(tmp_path / str(end))]
+    assert pieces == rows(tmp_path)
+
+
+def test_a_killed_piece_goes_on_from_its_own_checkpoint(tmp_path):
+    whole = module(steps=STEPS, decay_steps=4)
+    run(tmp_path, whole)
+    first = tmp_path / "first"
+    run(first, module(steps=5, decay_steps=0))
+    state = resume.load(first)
+    last = {"before": state, "checkpoint_every": 3}
+    with pytest.raises(Killed):
+        run(tmp_path / "last", module(steps=STEPS, decay_steps=4), die_at=10, **last)
+    again = module(steps=STEPS, decay_steps=4)
+    fitted, asked = run(tmp_path / "last", again, **last)
+    assert (fitted.steps, fitted.resumed_from, asked) == (7, 9, [9, 10, 11])
+    assert torch.equal(whole.model.embedding, again.model.embedding)
+
+
+def test_a_piece_without_the_optimizers_state_is_another_run(tmp_path):
+    """The test of bits can fail: the weights alone are not where a run stands."""
+    whole = module(steps=STEPS, decay_steps=4)
+    run(tmp_path, whole)
+    first, last = module(steps=8, decay_steps=0), module(steps=STEPS, decay_steps=4)
+    run(tmp_path / "first", first)
+    fresh = last.configure_optimizers().state_dict()
+    run(tmp_path / "last", last, before=replace(resume.load(tmp_path / "first"), optimizer=fresh))
+    assert not torch.equal(whole.model.embedding, last.model.embedding)
 
 
 def test_killed_twice(tmp_path):
