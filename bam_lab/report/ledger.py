@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from bam_lab.cost.match import TOLERANCE
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import number
+from bam_lab.report.settings import users
 from bam_lab.report.standing import match_check, matched_thing
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, mark_of
 
 _LEDGER = (
     ("tokens", "tokens"),
@@ -50,27 +51,18 @@ def ledger_table(evidence: Evidence) -> Table:
 def match_table(evidence: Evidence) -> Table:
     """Return the match as stated and as checked."""
     rows = []
-    branch = _branch_active_tokens(evidence)
     for arm in arms_in_order(evidence):
         check = match_check(evidence, arm)
         budget = evidence.arm(arm).budget
         spent = nothing("not run yet") if check.spent is None else _ratio(check.spent)
-        parts = budget.get("parts", [budget])
-        active = sum(part["params"]["active"] * part["tokens"] for part in parts)
-        both = active + sum(
-            branch.get(name, 0.0)
-            for name in set(evidence.arm(arm).branches or evidence.arm(arm).experts)
-        )
         values = (
             _ratio(check.planned),
             spent,
             _ratio(budget["flops_ratio"]),
             _count(budget["lineage_flops"]),
-            _count(active),
-            _count(both),
             Value("matched" if check.matched else "not matched"),
         )
-        rows.append(Row(arm, values, "baseline" if arm == evidence.baseline else ""))
+        rows.append(Row(arm, values, mark_of(evidence, arm)))
     return Table(
         label="match",
         title="Match, stated and checked",
@@ -78,8 +70,7 @@ def match_table(evidence: Evidence) -> Table:
             f"Stated: equal {matched_thing(evidence)}, within {TOLERANCE:.1%} or one optimizer "
             "step. Ratios are to the baseline: the matched quantity as planned, the mixture "
             "phase's as spent by the ledgers, the mixture phase's model FLOPs. Lineage adds seed "
-            "model and branches; active × tokens is given for the mixture phase and with the "
-            "arm's branches."
+            "model and branches."
         ),
         corner="arm",
         columns=(
@@ -87,8 +78,6 @@ def match_table(evidence: Evidence) -> Table:
             Column("spent"),
             Column("FLOPs ratio"),
             Column("lineage FLOPs"),
-            Column("active × tokens"),
-            Column("with branches"),
             Column("match", align="left"),
         ),
         rows=tuple(hoist(row) for row in rows),
@@ -96,13 +85,19 @@ def match_table(evidence: Evidence) -> Table:
 
 
 def training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
-    """Return the training stages in the order of the phases, replicates together."""
+    """Return the training stages in the order of the phases, replicates together.
+
+    A dense model that some settings alone need has their names.
+    """
     order = ["seed_model", "expert", "mixture"]
     stages = [stage for stage in evidence.stages if stage.name in order]
     stages.sort(key=lambda stage: order.index(stage.name))
     groups: dict[str, list[StageFact]] = {}
+    limited = users(evidence)
     for stage in stages:
         name = {"seed_model": "seed model", "expert": f"expert {stage.domain}"}.get(stage.name)
+        if name and stage.key in limited:
+            name += f" @{', '.join(limited[stage.key])}"
         part = f", {stage.role}" if stage.role == "first part" else ""
         groups.setdefault(name or f"mixture {stage.arm}{part}", []).append(stage)
     return groups
@@ -132,14 +127,6 @@ def _partly(done: Sequence[StageFact], stages: Sequence[StageFact]) -> str:
 def _why_not(stages: Sequence[StageFact]) -> str:
     failed = [f"{stage.label}: {stage.failure}" for stage in stages if stage.failure]
     return failed[0] if failed else f"not run yet: {stages[0].label}"
-
-
-def _branch_active_tokens(evidence: Evidence) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for stage in evidence.stages:
-        if stage.name == "expert" and stage.ledger and stage.domain:
-            found[stage.domain] = stage.ledger["params_active"] * stage.ledger["tokens"]
-    return found
 
 
 def _ratio(value: float) -> Value:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bam_lab.report.evidence import Evidence, Receipt
 from bam_lab.report.table import Column, Row, Table, Value, nothing
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.experts import listed
 from bam_lab.spec.recipe import SEED_MODEL
 
@@ -21,7 +21,7 @@ def experts_table(evidence: Evidence) -> Table:
         count = Value(f"{len(found.experts)}", float(len(found.experts)))
         trained = found.budget["steps"] and not found.method.get("frozen_experts", False)
         values = (count, Value(listed(found.experts)), Value("yes" if trained else "no"))
-        rows.append(Row(arm, values, "baseline" if arm == evidence.baseline else ""))
+        rows.append(Row(arm, values, mark_of(evidence, arm)))
     return Table(
         label="experts",
         title="Experts",

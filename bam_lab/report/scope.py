@@ -1,5 +1,7 @@
 """How numbers are written, and the sentence on what a verdict is about."""
 
+from collections.abc import Sequence
+
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.standing import matched_thing
 
@@ -14,8 +16,8 @@ FROM = {
 
 def scope(evidence: Evidence) -> str:
     """Return the scope of every verdict in this report."""
-    budget = evidence.arm(evidence.baseline).budget
-    params = budget["params"]
+    arms = [arm.name for arm in evidence.arms if evidence.baseline_of(arm.name) == arm.name]
+    budgets = [evidence.arm(arm).budget for arm in arms]
     digest = str(evidence.corpus.get("digest", ""))[:12]
     corpus = f"{evidence.sizes['corpus']} ({digest or 'not built yet'})"
     redone = FROM[evidence.ablation["replicates"]["from"]]
@@ -23,11 +25,20 @@ def scope(evidence: Evidence) -> str:
     replicates = (
         "1 replicate" if count == 1 else f"{counted(evidence)} replicates, each redoing {redone}"
     )
+    names = ", ".join(setting.name for setting in evidence.settings)
+    settings = f"settings {names}; " if names else ""
     return (
-        f"scale {evidence.scale}; baseline {evidence.baseline} with {number(params['total'])} "
-        f"parameters ({number(params['active'])} active) and {number(budget['tokens'])} "
-        f"mixture-phase tokens; equal {matched_thing(evidence)}; corpus {corpus}; {replicates}"
+        f"scale {evidence.scale}; {settings}baseline {evidence.baseline} with "
+        f"{_between([b['params']['total'] for b in budgets])} parameters "
+        f"({_between([b['params']['active'] for b in budgets])} active) and "
+        f"{_between([b['tokens'] for b in budgets])} mixture-phase tokens; equal "
+        f"{matched_thing(evidence)}; corpus {corpus}; {replicates}"
     )
+
+
+def _between(values: Sequence[float]) -> str:
+    ends = list(dict.fromkeys(number(value) for value in (min(values), max(values))))
+    return " to ".join(ends)
 
 
 def counted(evidence: Evidence) -> str:

@@ -7,7 +7,7 @@ from bam_lab.report.blocks import dense_experts, diagonal
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
 from bam_lab.spec.published import PublishedTable
 
@@ -99,7 +99,7 @@ def routing_table(evidence: Evidence) -> Table | None:
             values.append(
                 Value(f"{mean:.4g}", mean, runs=runs) if found else nothing("no such part")
             )
-        rows.append(Row(arm, tuple(values), "baseline" if arm == evidence.baseline else ""))
+        rows.append(Row(arm, tuple(values), mark_of(evidence, arm)))
     return Table(
         label="routing",
         title="Auxiliary losses and routing",

@@ -25,6 +25,35 @@ def shown(arm: str) -> str:
     return arm.partition("@")[0]
 
 
+def setting_of(view: Evidence) -> str:
+    """Return the setting that a view is of; empty where there is one only."""
+    return view.baseline.partition("@")[2]
+
+
+def users(evidence: Evidence) -> dict[str, tuple[str, ...]]:
+    """Return stage key -> the settings that need it, where not all do; else nothing of it."""
+    found: dict[str, list[str]] = {}
+    for setting, view in views(evidence):
+        for key in dict.fromkeys(stage.key for stage in view.stages):
+            found.setdefault(key, []).append(setting)
+    count = max(len(evidence.settings), 1)
+    return {key: tuple(names) for key, names in found.items() if len(names) < count}
+
+
+def dense_groups(evidence: Evidence) -> tuple[tuple[tuple[str, ...], Evidence], ...]:
+    """Return the settings whose dense models are the same, and a view that holds these.
+
+    One group, without a name, where every setting has the same.
+    """
+    groups: dict[tuple[str, ...], tuple[list[str], Evidence]] = {}
+    for setting, view in views(evidence):
+        keys = {stage.key for stage in view.stages if stage.name in ("seed_model", "expert")}
+        groups.setdefault(tuple(sorted(keys)), ([], view))[0].append(setting)
+    if len(groups) == 1:
+        return (((), evidence),)
+    return tuple((tuple(names), view) for names, view in groups.values())
+
+
 def _view(evidence: Evidence, setting: Setting) -> Evidence:
     arms = tuple(
         arm.model_copy(update={"setting": ""})

@@ -31,7 +31,7 @@ def match_check(evidence: Evidence, arm: str) -> MatchCheck:
     budget = evidence.arm(arm).budget
     planned = float(budget["match_ratio"])
     kind = "tokens" if evidence.match_on == "tokens" else "training_flops"
-    mine, theirs = (_spent(evidence, name, kind) for name in (arm, evidence.baseline))
+    mine, theirs = (_spent(evidence, name, kind) for name in (arm, evidence.baseline_of(arm)))
     spent = mine / theirs if mine and theirs else None
     as_planned = True
     if mine is not None:

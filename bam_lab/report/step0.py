@@ -8,7 +8,7 @@ from bam_lab.record.proofs import verdicts
 from bam_lab.report.evidence import Evidence, Receipt
 from bam_lab.report.sections import perplexity_value
 from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, mark_of
 
 PARTS = ("ffn", "attention")
 
@@ -20,7 +20,7 @@ def step0_table(evidence: Evidence) -> Table:
         cells = [c for c in evidence.cells if (c.role, c.name) == ("step-0", arm)]
         if cells:
             values = tuple(perplexity_value(cells, domain) for domain in evidence.domains)
-            rows.append(Row(arm, values, "baseline" if arm == evidence.baseline else ""))
+            rows.append(Row(arm, values, mark_of(evidence, arm)))
     return Table(
         label="step-0",
         title="Perplexity at step 0",

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.scope import counted, signed
+from bam_lab.report.settings import setting_of, shown, views
 from bam_lab.report.standing import looks_ahead, matching, unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
@@ -30,8 +32,8 @@ def effects_table(evidence: Evidence, published: PublishedTable | None) -> Table
                 values.append(_paper_effect(evidence, published, arm, place))
         rows.append(_row(evidence, arm, values))
     return Table(
-        label="effects",
-        title=f"Change in test perplexity against {evidence.baseline}, %",
+        label=labelled("effects", evidence),
+        title=f"Change in test perplexity against {shown(evidence.baseline)}, %{under(evidence)}",
         caption=_effects_caption(evidence, published),
         corner="arm",
         columns=tuple(columns),
@@ -56,8 +58,8 @@ def absolute_table(evidence: Evidence, published: PublishedTable | None) -> Tabl
                 values.append(nothing("not printed") if value is None else _paper(value, ".2f"))
         rows.append(_row(evidence, arm, values))
     return Table(
-        label="absolute",
-        title="Test perplexity and bits per byte",
+        label=labelled("absolute", evidence),
+        title=f"Test perplexity and bits per byte{under(evidence)}",
         caption=_absolute_caption(evidence, published),
         corner="arm",
         columns=tuple(columns),
@@ -86,10 +88,10 @@ def noise_table(evidence: Evidence) -> Table | None:
                 nothing("the baseline") if arm == evidence.baseline else _se(change, 2, runs),
                 _se(noise.bits_per_byte_se, 3, runs),
             ]
-        rows.append(hoist(Row(arm, tuple(values), "baseline" if arm == evidence.baseline else "")))
+        rows.append(hoist(Row(shown(arm), tuple(values), mark_of(evidence, arm))))
     return Table(
-        label="noise",
-        title="Evaluation noise",
+        label=labelled("noise", evidence),
+        title=f"Evaluation noise{under(evidence)}",
         caption=(
             "Standard error of the change against the baseline and of bits per byte if other "
             "held-out documents of such sources had been read: a bootstrap over documents, sources "
@@ -106,9 +108,27 @@ def _se(value: float, digits: int, runs: tuple[str, ...]) -> Value:
 
 
 def arms_in_order(evidence: Evidence) -> list[str]:
-    """Return the baseline, the other ranked arms, then those that are not ranked."""
-    others = [arm.name for arm in evidence.arms if arm.name != evidence.baseline]
-    return [evidence.baseline, *sorted(others, key=lambda arm: bool(unranked(evidence, arm)))]
+    """Return the baseline, the other ranked arms, then those that are not ranked; by setting."""
+    order = []
+    for _, view in views(evidence):
+        others = [arm.name for arm in view.arms if arm.name != view.baseline]
+        order += [view.baseline, *sorted(others, key=lambda arm: bool(unranked(view, arm)))]
+    return order
+
+
+def mark_of(evidence: Evidence, arm: str) -> Literal["", "baseline"]:
+    """Return the mark of an arm's row, where rows are not ranked."""
+    return "baseline" if arm == evidence.baseline_of(arm) else ""
+
+
+def labelled(label: str, evidence: Evidence) -> str:
+    """Return the label of a table that there is one of for every setting."""
+    return f"{label}-{setting_of(evidence)}" if setting_of(evidence) else label
+
+
+def under(evidence: Evidence) -> str:
+    """Return how a title names the setting of a view."""
+    return f", under {setting_of(evidence)}" if setting_of(evidence) else ""
 
 
 def digits_of(error: float) -> int:
@@ -121,11 +141,11 @@ def digits_of(error: float) -> int:
 def _row(evidence: Evidence, arm: str, values: Sequence[Value]) -> Row:
     note = looks_ahead(evidence, arm)
     if arm == evidence.baseline:
-        return hoist(Row(arm, tuple(values), "baseline", note))
+        return hoist(Row(shown(arm), tuple(values), "baseline", note))
     why = unranked(evidence, arm)
     if why:
-        note = f"{arm} is shown but not ranked: {why}."
-    return hoist(Row(arm, tuple(values), "unranked" if why else "", note))
+        note = f"{shown(arm)} is shown but not ranked: {why}."
+    return hoist(Row(shown(arm), tuple(values), "unranked" if why else "", note))
 
 
 def _places(evidence: Evidence, place: str) -> tuple[str, ...]:

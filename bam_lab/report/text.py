@@ -13,9 +13,10 @@ from bam_lab.report.blocks import arm_cells, dense_experts
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.ledger import training_stages
 from bam_lab.report.scope import number
+from bam_lab.report.settings import shown
 from bam_lab.report.standing import general_of
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, labelled, under
 
 SPLITS = ("train", "valid", "test")
 HELD_OUT = SPLITS[1:]
@@ -256,14 +257,14 @@ def alone_table(evidence: Evidence) -> Table | None:
         models.append((title, [c for c in evidence.cells if (c.role, c.name) == (role, name)]))
     for arm in arms_in_order(evidence):
         models.append(
-            (arm, [c for d in evidence.held_out_only for c in arm_cells(evidence, arm, d)])
+            (shown(arm), [c for d in evidence.held_out_only for c in arm_cells(evidence, arm, d)])
         )
     rows, columns = [], []
     for domain in evidence.held_out_only:
         columns += [Column("ppl", domain), Column("bits/byte", domain)]
     for title, cells in models:
         values = [value for d in evidence.held_out_only for value in _scores(cells, d)]
-        mark = "baseline" if title == evidence.baseline else ""
+        mark = "baseline" if title == shown(evidence.baseline) else ""
         rows.append(hoist(Row(title, tuple(values), mark)))  # type: ignore[arg-type]
     domains = _domains(evidence)
     told = "; ".join(
@@ -271,8 +272,8 @@ def alone_table(evidence: Evidence) -> Table | None:
         for name in evidence.held_out_only
     )
     return Table(
-        label="alone",
-        title=f"Held out from every model: {', '.join(evidence.held_out_only)}",
+        label=labelled("alone", evidence),
+        title=f"Held out from every model: {', '.join(evidence.held_out_only)}{under(evidence)}",
         caption=f"Test perplexity and bits per byte of text that nothing was trained on ({told}). "
         "It is part of no average, no ranking and no claim.",
         corner="model",
