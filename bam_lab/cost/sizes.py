@@ -9,7 +9,11 @@ from bam_lab.spec.methods import DenseMethod, MethodSpec
 
 
 def settled(resolved: ResolvedAblation) -> ResolvedAblation:
-    """Return the ablation with `ffn_dim` in place of every `size_of`."""
+    """Return the ablation with `ffn_dim` in place of every `size_of`, in each of its settings."""
+    if resolved.children:
+        children = tuple(settled(child) for child in resolved.children)
+        every = {name: method for child in children for name, method in child.arms.items()}
+        return replace(resolved, arms=every, children=children)
     arms = {name: _settled(resolved, method) for name, method in resolved.arms.items()}
     return replace(resolved, arms=arms)
 

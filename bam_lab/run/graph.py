@@ -39,6 +39,7 @@ from bam_lab.run.stage_specs import (
     training_stage,
     upcycle_stage,
 )
+from bam_lab.run.stretches import StableRuns, Stretch, continuing, portion
 from bam_lab.spec.branches import Branch
 from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.experts import built, is_trained, parts_of, starts_anew
@@ -58,9 +59,17 @@ class _Builder:
     resolved: ResolvedAblation
     stages: dict[str, Stage]
     again: list[Stage] = field(default_factory=list)
+    settings: dict[str, dict[str, None]] = field(default_factory=dict)
+    stable: StableRuns = field(default_factory=StableRuns)
 
     def add(self, stage: Stage) -> str:
         """Keep the stage unless the same work is there already; return its fingerprint."""
+        setting = self.resolved.setting
+        self.settings.setdefault(stage.fingerprint, {})[setting] = None
+        if setting and stage.arm is None:  # else its arm says the setting
+            others = (s for s in self.stages.values() if s.fingerprint != stage.fingerprint)
+            if any(other.label == stage.label for other in others):
+                stage = replace(stage, label=f"{stage.label} @{setting}")
         kept = self.stages.setdefault(stage.fingerprint, stage)
         if stage.arm not in (None, kept.arm):
             self.again.append(stage)
@@ -82,7 +91,20 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     budgets = solve(resolved)
     corpus = corpus_stage(resolved.corpus)
     builder = _Builder(resolved, {corpus.fingerprint: corpus})
-    digest = corpus_digest or UNKNOWN_DIGEST
+    for _, child in resolved.settings:
+        builder.resolved = child
+        own = {arm: budgets[arm] for arm in child.arms}
+        _add_setting(builder, own, corpus, replicates, corpus_digest or UNKNOWN_DIGEST)
+    known = corpus_digest is not None
+    used = {key: tuple(names) for key, names in builder.settings.items() if "" not in names}
+    return Graph(builder.stages, known, corpus, tuple(builder.again), used)
+
+
+def _add_setting(
+    builder: _Builder, budgets: dict[str, ArmBudget], corpus: Stage, replicates: int, digest: str
+) -> None:
+    """Add what one setting needs; stages that an earlier one has are shared."""
+    resolved = builder.resolved
     tokenizer = builder.add(tokenizer_stage(corpus, resolved.model.vocab_size, digest))
     for number in range(replicates):
         experts: dict[Branch, str] = {}
@@ -91,7 +113,6 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
         for branch in used_branches(resolved, resolved.arms):
             experts[branch] = _add_expert(builder, tokenizer, experts[SEED], branch, number)
         _add_arms(builder, budgets, tokenizer, experts, number)
-    return Graph(builder.stages, corpus_digest is not None, corpus, tuple(builder.again))
 
 
 def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:
@@ -192,15 +213,9 @@ def _arm(
     size, data = phase_of(resolved, method), resolved.reads(arm)
     for index, (part, spent) in enumerate(parts):
         text, order = _text(builder, f"arms.{arm}", tokenizer, data.mix or {}, data, size, spent)
-        stage = training_stage(
-            resolved,
-            "mixture",
-            size=size,
-            budget=spent,
-            inputs={**inputs, **order},
-            details={"method": _identity(part), **text},
-            rng_seed=number,
-        )
+        details = {"method": _identity(part), **text}
+        alone = len(parts) == 1
+        stage = _phase(builder, arm, size, spent, {**inputs, **order}, details, number, alone)
         if index == len(parts) - 1:
             break
         label = f"mixture {arm} ({part.method})"
@@ -211,6 +226,42 @@ def _arm(
         conversion = named(conversion, f"convert {arm}", arm=arm, replicate=number)
         inputs = {"tokenizer": tokenizer, "upcycle": builder.add(conversion)}
     return named(stage, f"mixture {arm}", arm=arm, replicate=number)
+
+
+def _phase(
+    builder: _Builder,
+    arm: str,
+    size: PhaseSize,
+    spent: PhaseBudget,
+    inputs: dict[str, str],
+    details: dict[str, Any],
+    number: int,
+    alone: bool,
+) -> Stage:
+    """Return the stage that ends a mixture phase, or a part of one that is not alone.
+
+    A stable run before it is added, in the pieces that phases of other lengths share.
+    """
+
+    def made(stretch: Stretch, further: dict[str, str]) -> Stage:
+        return training_stage(
+            builder.resolved,
+            "mixture",
+            size=size,
+            budget=portion(spent, stretch.last - stretch.first),
+            inputs={**inputs, **further},
+            details=details,
+            rng_seed=number,
+            stretch=stretch,
+        )
+
+    decay = size.decay_steps(spent.steps)
+    if decay is None or not alone:
+        return made(Stretch(0, spent.steps, decay), {})
+    pieces = builder.stable.up_to(spent.steps - decay, made)
+    for piece in pieces:
+        builder.add(named(piece, f"mixture {arm}, {piece.role}", arm=arm, replicate=number))
+    return made(Stretch(spent.steps - decay, spent.steps, decay), continuing(pieces[-1]))
 
 
 def _upcycle(

@@ -14,7 +14,6 @@ from bam_lab.cost.sizes import settled
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage
-from bam_lab.run.stage_specs import domains
 from bam_lab.spec.base import Spec
 from bam_lab.spec.corpus import held_out_only
 from bam_lab.spec.load import ResolvedAblation
@@ -42,18 +41,23 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
         "overrides": list(resolved.overrides),
         "added": list(resolved.added),
         "general": resolved.corpus.general,
-        "domains": domains(resolved),
+        "domains": resolved.domains,
         "held_out_only": list(held_out_only(resolved.corpus)),
         "arms": {
             arm: {
                 "method": _dump(method),
-                "data": _dump(resolved.reads(arm)),
-                "experts": list(mixed(resolved, method)),
-                "branches": [branch.label for branch in branches(resolved, arm)],
+                "data": _dump(child.reads(arm)),
+                "experts": list(mixed(child, method)),
+                "branches": [branch.label for branch in branches(child, arm)],
                 "budget": asdict(budgets[arm]),
+                "setting": setting,
+                "base": child.bases[arm],
+                "axes": child.axes[arm],
             }
-            for arm, method in resolved.arms.items()
+            for setting, child in resolved.settings
+            for arm, method in child.arms.items()
         },
+        "settings": {child.setting: _setting(child) for child in resolved.children},
         "replicates": replicates,
         "stages": [_row(stage) for stage in (*graph.stages.values(), *graph.again)],
         "corpus": graph.corpus.fingerprint,
@@ -61,6 +65,16 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
     # Not sorted: arms and domains stand in the order of their files, in the report too.
     write_text(folder / NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return folder / NAME
+
+
+def _setting(child: ResolvedAblation) -> dict[str, Any]:
+    return {
+        "axes": child.point.axes,
+        "changes": child.point.changes,
+        "recipe": _dump(child.recipe),
+        "scale": _dump(child.scale),
+        "model": _dump(child.model),
+    }
 
 
 def _row(stage: Stage) -> dict[str, Any]:

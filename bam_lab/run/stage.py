@@ -64,12 +64,14 @@ class Graph:
         known: whether the corpus is built, and so the fingerprints are final.
         again: work of `stages` that another arm needs too, named as that arm's: arms that differ
             in their mixture phase alone are upcycled once.
+        settings: fingerprint -> the settings that need it; of an ablation that has settings.
     """
 
     stages: dict[str, Stage]
     known: bool
     corpus: Stage
     again: tuple[Stage, ...] = ()
+    settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def needs(self, stage: Stage) -> list[Stage]:
         """Return the stages that `stage` reads."""

@@ -12,6 +12,7 @@ from bam_lab.data.sources.local import inputs_digest
 from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
+from bam_lab.run.stretches import Stretch
 from bam_lab.spec.corpus import CorpusSpec, held_out_only, identity
 from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.load import ResolvedAblation
@@ -94,18 +95,25 @@ def training_stage(
     inputs: dict[str, str],
     details: dict[str, Any],
     rng_seed: int,
+    stretch: Stretch | None = None,
 ) -> Stage:
-    """Return a training stage of `budget.steps` steps."""
+    """Return a training stage that spends `budget`: a whole phase, or a stretch of one."""
+    stretch = stretch or Stretch(0, budget.steps, size.decay_steps(budget.steps))
     sizes = plain(size)
-    del sizes["tokens"]  # the steps say it
+    del sizes["tokens"]  # the steps say it, and those of the decay
+    sizes.pop("decay_share", None)
     spec = {
         "model": plain(resolved.model),
         "optimizer": plain(resolved.scale.optimizer),
         "size": sizes,
-        "steps": budget.steps,
+        "steps": stretch.last,
         "rng_seed": rng_seed,
         **plain(details),
     }
+    if stretch.first:
+        spec["first_step"] = stretch.first
+    if stretch.decay_steps is not None:
+        spec["decay_steps"] = stretch.decay_steps
     return Stage(
         name=name,
         label=name,
@@ -117,7 +125,7 @@ def training_stage(
         role=name,
         settings={
             "checkpoint_every": resolved.scale.checkpoint_every,
-            "domains": domains(resolved),
+            "domains": resolved.domains,
             "budget": {
                 "training_flops": budget.training_flops,
                 "executed_flops": budget.executed_flops,
@@ -148,7 +156,7 @@ def upcycle_stage(
         threads=resolved.scale.phases.mixture.threads,
         seconds=_UPCYCLE_SECONDS,
         role="upcycle",
-        settings={"experts": [label for label, _ in sources], "domains": domains(resolved)},
+        settings={"experts": [label for label, _ in sources], "domains": resolved.domains},
     )
 
 
@@ -172,12 +180,12 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
     spec = {
         "model": plain(resolved.model),
         "tokens_per_domain": size.tokens_per_domain,
-        "domains": domains(resolved),
+        "domains": resolved.domains,
         "splits": list(SPLITS),
         "threads": size.threads,
     }
     inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
-    texts = len(domains(resolved)) * len(SPLITS)
+    texts = len(resolved.domains) * len(SPLITS)
     if alone := held_out_only(resolved.corpus):
         spec["held_out_only"] = list(alone)  # on their test split
         texts += len(alone)
@@ -249,16 +257,3 @@ def named(stage: Stage, label: str, *, replicate: int | None, arm: str | None = 
     """Return the stage under another label, for an arm and a replicate (None: shared)."""
     text = label if replicate is None else f"{label} r{replicate}"
     return replace(stage, label=text, arm=arm, replicate=replicate)
-
-
-def domains(resolved: ResolvedAblation) -> list[str]:
-    """Return every domain that is read, the general one first; all are evaluated."""
-    recipe = resolved.recipe
-    names = [
-        resolved.corpus.general,
-        *recipe.seed_model.mix,
-        *map(domain_of, recipe.expert.domains),
-        *recipe.mixture.mix,
-        *(name for data in resolved.data.values() for name in data.mix or ()),
-    ]
-    return list(dict.fromkeys(names))

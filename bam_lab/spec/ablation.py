@@ -65,24 +65,35 @@ class Replicates(Spec):
     count: Annotated[int, Field(gt=0, le=1000)]
 
 
+def _names(value: object) -> object:
+    if isinstance(value, str):
+        return (value,) if value else ()
+    return value
+
+
+TableNames = Annotated[tuple[Name, ...], BeforeValidator(_names)]
+"""Names of published tables; one name alone may be written without brackets."""
+
+
 class ReportSpec(Spec):
     """Choose the report's columns.
 
     Attributes:
         columns: selectors over score fields, `kind/domain/metric`, `*` for any.
-        published: name of a file in `reports/published/`; empty when nothing was printed.
-        published_at: scale -> such a name, where the paper printed another table of that scale.
+        published: names of files in `reports/published/`, or one name; the first that has a number
+            is asked. None when nothing was printed.
+        published_at: scale -> such names, where the paper printed other tables of that scale.
         delta: smallest effect that counts, as a relative change in perplexity.
     """
 
     columns: tuple[str, ...]
-    published: str = ""
-    published_at: dict[Name, Name] = Field(default_factory=dict)
+    published: TableNames = ()
+    published_at: dict[Name, TableNames] = Field(default_factory=dict)
     delta: PositiveFloat = 0.005
 
 
 class AblationSpec(Spec):
-    """Hold one file of `ablations/`, its arms still raw (`spec/arms.py` resolves them)."""
+    """Hold one file of `ablations/`, arms and settings still raw (`axes.py`, `arms.py`)."""
 
     schema_version: SchemaVersion = Field(alias="schema")
     id: Name
@@ -98,5 +109,6 @@ class AblationSpec(Spec):
     replicates: Replicates
     common: dict[str, Any] = Field(default_factory=dict)
     arms: dict[Name, dict[str, Any]]
+    settings: dict[str, Any] = Field(default_factory=dict)
     report: ReportSpec
     claims: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 `data`, what an arm reads, stands beside the settings of its method; every method knows it.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -44,17 +45,20 @@ METHODS: dict[str, type[BaseModel]] = {
 _ADAPTER: TypeAdapter[MethodSpec] = TypeAdapter(MethodSpec)
 
 
-def resolve(document: Document) -> tuple[dict[str, MethodSpec], list[str]]:
+def resolve(
+    document: Document, inherited: Collection[str] = ()
+) -> tuple[dict[str, MethodSpec], list[str]]:
     """Return the arms that validate and the problems of the others.
 
     A key of `common` goes to every arm whose method knows it and that has none of its own; one that
-    goes to no arm is a problem, since it would have no effect.
+    goes to no arm is a problem, since it would have no effect. Those in `inherited`
+    went into arms already.
     """
     arms: dict[str, MethodSpec] = {}
     problems: list[str] = []
     common = {key: value for key, value in _mapping(document, "common").items() if key != DATA}
     known_keys: set[str] = {DATA}
-    used: set[str] = set()
+    used: set[str] = set(inherited)
     for name, raw in _mapping(document, "arms").items():
         loc = ("arms", name)
         tag = raw.get("method") if isinstance(raw, dict) else None
@@ -92,8 +96,13 @@ def says_data(document: Document, arm: str) -> bool:
     return DATA in _mapping(document, "common") or DATA in document.data["arms"][arm]
 
 
-def resolve_data(document: Document) -> tuple[dict[str, DataSpec], list[str]]:
-    """Return what arms say that they read, `common` laid under them, and every problem of it."""
+def resolve_data(
+    document: Document, inherited: Collection[str] = ()
+) -> tuple[dict[str, DataSpec], list[str]]:
+    """Return what arms say that they read, `common` laid under them, and every problem of it.
+
+    `inherited` as in `resolve`.
+    """
     data: dict[str, DataSpec] = {}
     problems: list[str] = []
     common, arms = _mapping(document, "common"), _mapping(document, "arms")
@@ -104,7 +113,7 @@ def resolve_data(document: Document) -> tuple[dict[str, DataSpec], list[str]]:
             found, wrong = _data(document, raw.get(DATA, common.get(DATA)), loc)
             problems += [text for text in wrong if text not in problems]
             data |= {arm: found} if found else {}
-    if DATA in common and all(DATA in raw for raw in written.values()):
+    if DATA in common and DATA not in inherited and all(DATA in raw for raw in written.values()):
         text = "must have an effect: every arm has its own. Remove it."
         problems.append(document.problem(("common", DATA), text))
     return data, problems

@@ -1,7 +1,7 @@
 """Find an ablation by id, alias or path, and resolve it with every file that it names."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -15,60 +15,18 @@ from bam_lab.spec import data_rules, rules
 from bam_lab.spec import overrides as override
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
+from bam_lab.spec.axes import Point, expand, settings_of
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
-from bam_lab.spec.data import DataSpec
 from bam_lab.spec.messages import nearest
-from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.published_rules import published_problems
 from bam_lab.spec.reader import Document, load, validate
-from bam_lab.spec.recipe import RecipeSpec, data_of
+from bam_lab.spec.recipe import RecipeSpec
+from bam_lab.spec.resolved import ResolvedAblation as ResolvedAblation
+from bam_lab.spec.resolved import joined, setting_problems
 from bam_lab.spec.scale import ScaleSpec
 
 Model = TypeVar("Model", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class ResolvedAblation:
-    """Hold one question with all that it names, checked.
-
-    Attributes:
-        arms: every arm's method, `common` laid under it.
-        data: what arms read otherwise than the recipe says; an arm that is not in it, nothing.
-        overrides: what the user changed by `--set`.
-        added: domains of the user's own that the run has besides those of its files.
-    """
-
-    ablation: AblationSpec
-    path: Path
-    recipe: RecipeSpec
-    scale: ScaleSpec
-    scale_name: str
-    model: ModelSpec
-    corpus: CorpusSpec
-    arms: dict[str, MethodSpec]
-    overrides: tuple[str, ...] = ()
-    data: dict[str, DataSpec] = field(default_factory=dict)
-    added: tuple[str, ...] = ()
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """Return what differs from the files, as the options that changed it."""
-        return (
-            *(f"--set {text}" for text in self.overrides),
-            *(f"--domain {name}" for name in self.added),
-        )
-
-    @property
-    def overridden(self) -> bool:
-        """Return whether the user changed the files' meaning.
-
-        Such runs are marked and never enter a published report.
-        """
-        return bool(self.changes)
-
-    def reads(self, arm: str) -> DataSpec:
-        """Return what an arm's branches and mixture phase read, nothing left to the recipe."""
-        return data_of(self.recipe, self.data.get(arm))
 
 
 def list_ablations() -> list[Path]:
@@ -121,17 +79,63 @@ def load_ablation(
     Raises:
         SpecError: with every problem of every file at once.
     """
-    path = find_ablation(reference)
-    problems: list[str] = []
-    by_file = override.by_file(overrides)
-    document = override.apply(load(path), by_file.get("ablation", []))
+    path, problems = find_ablation(reference), list[str]()
+    written = override.by_file(overrides)
+    document = override.apply(load(path), written.get("ablation", ()))
+    points, wrong = settings_of(document)
+    problems += wrong
+    asked = _Asked(document, path, scale, tuple(overrides), written, dict(added or {}))
+    children = [_resolve(asked, point, problems) for point in points]
+    problems += setting_problems(document, children)
+    if problems:
+        raise SpecError(list(dict.fromkeys(problems)))
+    found = [child for child in children if child is not None]
+    return found[0] if len(found) == 1 else joined(found)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Hold what was asked for: the file with `--set` in it, and the options."""
+
+    document: Document
+    path: Path
+    scale: str | None
+    overrides: tuple[str, ...]
+    written: dict[str, list[override.Change]]
+    added: dict[str, DomainSource]
+
+    def under(self, point: Point) -> dict[str, list[override.Change]]:
+        """Return what is written into each file under a setting; `--set` has the last word."""
+        changes: dict[str, list[override.Change]] = {}
+        for path, value in point.changes.items():
+            where = f"{self.document.where(point.places[path])} (setting {point.name})"
+            override.place(changes, path, value, where)
+        for file, asked in self.written.items():
+            changes.setdefault(file, []).extend(asked)
+        return changes
+
+
+def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblation | None:
+    """Return the ablation under one setting, or None; problems are added."""
+    path, scale, by_file = asked.path, asked.scale, asked.under(point)
+    document = asked.document
+    if point.name:
+        document = override.apply(document, by_file.get("ablation", ()))
+    expanded, wrong = expand(document)
+    document = expanded.document
+    before = len(problems)
+    problems += wrong
     spec = _checked(document, AblationSpec, problems)
-    arms, arm_problems = arms_of.resolve(document)
-    data, data_problems = arms_of.resolve_data(document)
+    arms, arm_problems = arms_of.resolve(document, expanded.inherited)
+    data, data_problems = arms_of.resolve_data(document, expanded.inherited)
     problems += [*arm_problems, *data_problems]
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
-        problems += rules.name_problems(document, spec, known_claims(), known_published())
+        problems += rules.name_problems(document, spec, known_claims())
+        problems += published_problems(document, spec)
+    if scale is not None and "scale" in point.changes:
+        text = f"must not be given with --scale {scale}, which would have no effect. Leave one out."
+        problems.append(asked.document.problem(point.places["scale"], text))
     named = document.data.get("scale") if scale is None else scale
     recipe_doc = _config(document, "recipe", document.data.get("recipe"), by_file, problems)
     recipe = _checked(recipe_doc, RecipeSpec, problems)
@@ -143,10 +147,10 @@ def load_ablation(
         corpus_doc = _config(scale_doc, "corpus", scale_doc.data.get("corpus"), by_file, problems)
     model = _checked(model_doc, ModelSpec, problems)
     corpus = _checked(corpus_doc, CorpusSpec, problems)
-    if added and recipe and corpus:
-        if wrong := added_problems(corpus, added):
+    if asked.added and recipe and corpus:
+        if wrong := added_problems(corpus, asked.added):
             raise SpecError([*problems, *wrong])
-        recipe, corpus, data = with_domains(recipe, corpus, data, added)
+        recipe, corpus, data = with_domains(recipe, corpus, data, asked.added)
     if model and model_doc:
         problems += rules.model_problems(model_doc, model)
         experts = recipe.mixture.experts if recipe else ()
@@ -161,23 +165,31 @@ def load_ablation(
         problems += rules.scale_problems(scale_doc, sizes, model)
     if sizes:
         problems += rules.batch_problems(document, arms, sizes)
-    if problems:
-        raise SpecError(problems)
+    if len(problems) > before:
+        return None
     assert spec and recipe and sizes and model and corpus and corpus_doc
-    corpus = located(corpus, Path(corpus_doc.file).parent)
-    changed = tuple(overrides), data, tuple(added or ())
-    return ResolvedAblation(spec, path, recipe, sizes, str(named), model, corpus, arms, *changed)
+    return ResolvedAblation(
+        ablation=spec,
+        path=path,
+        recipe=recipe,
+        scale=sizes,
+        scale_name=str(named),
+        model=model,
+        corpus=located(corpus, Path(corpus_doc.file).parent),
+        arms=arms,
+        overrides=asked.overrides,
+        data=data,
+        added=tuple(asked.added),
+        axes=expanded.axes,
+        bases=expanded.bases,
+        point=point,
+    )
 
 
 @cache
 def known_claims() -> frozenset[str]:
     """Return the ids of the shared claims file."""
     return frozenset(load(resources.folder("ablations") / "claims.yaml").data["claims"])
-
-
-def known_published() -> frozenset[str]:
-    """Return the names of the published tables."""
-    return frozenset(path.stem for path in resources.folder("published").glob("*.yaml"))
 
 
 def _checked(document: Document | None, model: type[Model], problems: list[str]) -> Model | None:
@@ -192,7 +204,7 @@ def _config(
     parent: Document,
     kind: str,
     name: object,
-    overrides: dict[str, list[str]],
+    changes: dict[str, list[override.Change]],
     problems: list[str],
 ) -> Document | None:
     """Load `configs/KIND/NAME.yaml`, or the path NAME beside the file that names it."""
@@ -210,7 +222,7 @@ def _config(
             )
             return None
     try:
-        return override.apply(load(path), overrides.get(kind, []))
+        return override.apply(load(path), changes.get(kind, ()))
     except SpecError as error:
         problems += error.problems
         return None

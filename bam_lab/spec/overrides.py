@@ -1,7 +1,8 @@
-"""Write `--set dotted.path=value` into parsed files, before they are validated."""
+"""Write `--set dotted.path=value`, and what settings change, into parsed files before validation."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bam_lab.errors import SpecError
@@ -33,32 +34,62 @@ def split(override: str) -> tuple[list[str], Any]:
     return keys, value
 
 
-def target(override: str) -> str:
-    """Return which file an override goes to: `ablation`, or one of the files that it names."""
-    keys, _ = split(override)
-    return keys[0] if keys[0] in OTHER_FILES and len(keys) > 1 else "ablation"
+@dataclass(frozen=True)
+class Change:
+    """Hold one value to write.
+
+    Attributes:
+        keys: its path in its own file.
+        where: the place that messages about it name.
+    """
+
+    keys: tuple[str, ...]
+    value: Any
+    where: str
 
 
-def by_file(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Return the overrides of each file, under the names that `target` gives."""
-    found: dict[str, list[str]] = {}
+def target(path: str) -> str:
+    """Return which file a dotted path goes to: `ablation`, or one of the files that it names."""
+    first, _, rest = path.partition(".")
+    return first if first in OTHER_FILES and rest else "ablation"
+
+
+def place(changes: dict[str, list[Change]], path: str, value: Any, where: str) -> None:
+    """Add a change to those of its file."""
+    file = target(path)
+    keys = tuple(path.split("."))
+    changes.setdefault(file, []).append(
+        Change(keys if file == "ablation" else keys[1:], value, where)
+    )
+
+
+def by_file(overrides: Sequence[str]) -> dict[str, list[Change]]:
+    """Return the changes of `--set` to each file, under the names that `target` gives.
+
+    Raises:
+        SpecError: one cannot be read.
+    """
+    found: dict[str, list[Change]] = {}
     for text in overrides:
-        found.setdefault(target(text), []).append(text)
+        keys, value = split(text)
+        place(found, ".".join(keys), value, f"--set {text}")
     return found
 
 
-def apply(document: Document, overrides: list[str]) -> Document:
-    """Return the document with overrides written in; their texts become its places."""
+def apply(document: Document, changes: Iterable[Change]) -> Document:
+    """Return the document with changes written in; where they come from becomes their place.
+
+    Raises:
+        SpecError: a path goes through what is no mapping.
+    """
     data = copy.deepcopy(document.data)
     written = dict(document.overridden)
-    for override in overrides:
-        keys, value = split(override)
-        keys = keys[1:] if target(override) != "ablation" else keys
-        place: Any = data
-        for key in keys[:-1]:
-            place = place.setdefault(key, {}) if isinstance(place, dict) else None
-        if not isinstance(place, dict):
-            raise SpecError(f"--set {override}: the path must go through mappings. Check it.")
-        place[keys[-1]] = value
-        written[tuple(keys)] = f"--set {override}"
+    for change in changes:
+        inner: Any = data
+        for key in change.keys[:-1]:
+            inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
+        if not isinstance(inner, dict):
+            raise SpecError(f"{change.where}: the path must go through mappings. Check it.")
+        inner[change.keys[-1]] = copy.deepcopy(change.value)
+        written[change.keys] = change.where
     return Document(document.file, data, document.positions, written)

@@ -59,17 +59,34 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
     """
     resolved = settled(resolved)
     match = resolved.ablation.match
+    budgets: dict[str, ArmBudget] = {}
+    problems: list[str] = []
+    for _, child in resolved.settings:
+        budgets |= _solve_setting(child, problems)
+    if match.unmatched and not problems and all(budget.matched for budget in budgets.values()):
+        problems.append(
+            f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
+            "would have no effect. Remove it."
+        )
+    if problems:
+        raise SpecError(problems)
+    return budgets
+
+
+def _solve_setting(resolved: ResolvedAblation, problems: list[str]) -> dict[str, ArmBudget]:
+    """Return the budgets of the arms of one setting; problems are added."""
+    match = resolved.ablation.match
     baseline = resolved.arms[resolved.ablation.baseline]
     if not is_trained(baseline):
-        raise SpecError(
+        problems.append(
             f"{resolved.path}: baseline must be an arm with a mixture phase, got "
             f"{baseline.method}. Name a trained arm."
         )
+        return {}
     steps = steps_of(resolved.scale.phases.mixture, resolved.model)
     target = _parts(resolved, baseline, steps=steps)
     goal = training_flops(target) + _before(resolved, resolved.ablation.baseline)
     budgets: dict[str, ArmBudget] = {}
-    problems: list[str] = []
     for arm, method in resolved.arms.items():
         if match.on == "tokens":
             parts = _parts(resolved, method, steps=steps)
@@ -79,13 +96,6 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
             problems.append(problem)
         else:
             budgets[arm] = _arm_budget(resolved, arm, parts, target)
-    if match.unmatched and not problems and all(budget.matched for budget in budgets.values()):
-        problems.append(
-            f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
-            "would have no effect. Remove it."
-        )
-    if problems:
-        raise SpecError(problems)
     return budgets
 
 
