@@ -3,7 +3,7 @@
 `plan` prints it, `list` takes its totals, `reproduce` shows it before it starts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from bam_lab.cost.time import Job, Pace, makespan, pace
 from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
 from bam_lab.run.reproduce import current_graph
+from bam_lab.run.scheduler import unfinished
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import MethodSpec
@@ -84,7 +85,8 @@ def make_plan(
     graph = current_graph(resolved, store, repeats)
     models = _models(resolved)
     speed = pace(store)
-    rows = [_stage_row(resolved, stage, models, store, speed) for stage in graph.stages.values()]
+    left = {stage.fingerprint for stage in unfinished(graph, store)}
+    rows = [_stage_row(resolved, stage, models, left, speed) for stage in graph.stages.values()]
     available = cores()
     at_once = workers or max(available // min(row.threads for row in rows), 1)
     return Plan(
@@ -165,14 +167,15 @@ def _stage_row(
     resolved: ResolvedAblation,
     stage: Stage,
     models: Mapping[str, ModelRow],
-    store: Store,
+    left: Set[str],
     speed: Pace,
 ) -> StageRow:
     row = models[stage.arm or ""]
     steps = tokens = flops = executed = 0
     match stage.name:
         case "seed_model" | "expert" | "mixture":
-            steps, budget = stage.spec["steps"], stage.settings["budget"]
+            steps = stage.spec["steps"] - stage.spec.get("first_step", 0)
+            budget = stage.settings["budget"]
             sequences = steps * stage.spec["size"]["batch_sequences"]
             tokens = sequences * resolved.model.max_seq_len
             flops, executed = budget["training_flops"], budget["executed_flops"]
@@ -189,7 +192,7 @@ def _stage_row(
         arm=stage.arm,
         replicate=stage.replicate,
         key=stage.key,
-        done=store.is_done(stage.key),
+        done=stage.fingerprint not in left,
         steps=steps,
         tokens=tokens,
         training_flops=flops,

@@ -15,8 +15,10 @@ class Ledger:
     Attributes:
         training_flops: model FLOPs (`cost/flops.py`, what matching uses).
         executed_flops: what ran, masked attention and recompute included.
+        first_step: steps of the phase before this stage's; all but the reading leaves them out.
         device_seconds: wall time of the training loop times devices (cores, on a CPU).
-        epochs: how often each domain's training text, or the pool drawn from it, was read.
+        epochs: how often each domain's training text, or the pool drawn from it, was read, by the
+            phase up to here; so are shares and sources.
         shares: each domain's share of the tokens.
         sources: source -> {tokens, epochs, repeated_tokens} (`data/tokens/sources.py`).
     """
@@ -33,6 +35,7 @@ class Ledger:
     shares: dict[str, float] = field(default_factory=dict)
     sources: dict[str, dict[str, float]] = field(default_factory=dict)
     bytes_communicated: int = 0
+    first_step: int = 0
 
 
 def write(folder: Path, ledger: Ledger) -> None:

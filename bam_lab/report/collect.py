@@ -151,6 +151,8 @@ def _curve(store: Store, stage: StageFact) -> Curve:
     with intact(store.stage(stage.key)):
         rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
     steps = max(int(stage.ledger["steps"]), 1)
+    first = int(stage.ledger.get("first_step", 0))
+    rows = [row | {"step": row["step"] - first} for row in rows]
     train = [row for row in rows if "loss" in row]
     return Curve(
         key=stage.key,

@@ -98,7 +98,7 @@ def training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
         name = {"seed_model": "seed model", "expert": f"expert {stage.domain}"}.get(stage.name)
         if name and stage.key in limited:
             name += f" @{', '.join(limited[stage.key])}"
-        part = f", {stage.role}" if stage.role == "first part" else ""
+        part = "" if stage.role == "mixture" else f", {stage.role}"
         groups.setdefault(name or f"mixture {stage.arm}{part}", []).append(stage)
     return groups
 

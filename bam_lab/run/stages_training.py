@@ -1,7 +1,8 @@
 """The three training stages: seed model, expert, mixture. They differ in what they start from.
 
 Every stage leaves `checkpoint/`, `metrics.jsonl` and `ledger.json`; while it runs, `resume.pt`
-holds where it would continue.
+holds where it would continue. A piece of a stable run keeps that: the next piece, or the decay,
+starts there.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from bam_lab.data.tokens.batches import Batches
+from bam_lab.errors import InputError
 from bam_lab.evaluate.heldout import domain_nats
 from bam_lab.methods import module_of
 from bam_lab.model.transformer import Transformer, initialise
@@ -68,7 +70,8 @@ def train_expert(context: StageContext) -> None:
 
 def train_mixture(context: StageContext) -> None:
     """Train an arm: from its upcycling, or densely from the seed model or a random start."""
-    before = context.inputs.get("upcycle") or context.inputs.get("seed_model")
+    inputs = context.inputs
+    before = inputs.get("before") or inputs.get("upcycle") or inputs.get("seed_model")
     if before is None:
         train_seed_model(context)
     else:
@@ -82,7 +85,7 @@ def _train(
 ) -> None:
     """Train from `start()`, or from where an interrupted attempt stopped; keep `finish` of it."""
     if (context.work / ledger.NAME).exists():  # An attempt ended between training and publishing.
-        resume.discard(context.work)
+        _leave(context)
         return
     module = module_of(start(), training_of(context))
     batches = batches_of(context)
@@ -92,7 +95,13 @@ def _train(
     save_model(context, state, model.spec, model.method, model.num_experts)
     _write_ledger(context, fitted, batches)
     context.facts.update(resumed_from=fitted.resumed_from)
-    resume.discard(context.work)
+    _leave(context)
+
+
+def _leave(context: StageContext) -> None:
+    """Remove the state that training would continue from, unless another stage does."""
+    if context.spec.get("decay_steps") != 0:
+        resume.discard(context.work)
 
 
 def training_of(context: StageContext) -> Training:
@@ -105,6 +114,7 @@ def training_of(context: StageContext) -> Training:
         warmup_steps=size["warmup_steps"],
         final_lr_share=size["final_lr_share"],
         noise_seed=stream_seed(context.spec["rng_seed"], "noise") >> 1,
+        decay_steps=context.spec.get("decay_steps"),
         **optimizer.model_dump(),
     )
 
@@ -125,9 +135,11 @@ def batches_of(context: StageContext) -> Batches:
 def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitted:
     def progress(at: callbacks.Progress) -> None:
         context.check_stop()
-        context.report(Progress(at.step, at.steps, at.tokens_per_s, at.seconds_left))
+        done, all_steps = at.step - first, at.steps - first
+        context.report(Progress(done, all_steps, at.tokens_per_s, at.seconds_left))
 
-    steps = context.spec["steps"]
+    first = _first_step(context)
+    steps = context.spec["steps"] - first
     return fit(
         module,
         batches,
@@ -139,7 +151,31 @@ def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitt
         progress=progress,
         validate=validation(context, module),
         validate_every=math.ceil(steps / VALIDATIONS),
+        before=_before(context),
     )
+
+
+def _first_step(context: StageContext) -> int:
+    """Return how many steps of the phase another stage has done."""
+    return int(context.spec.get("first_step", 0))
+
+
+def _before(context: StageContext) -> resume.ResumeState | None:
+    """Return the end of the stretch that this stage continues, if it does.
+
+    Raises:
+        InputError: it is damaged, or not there.
+    """
+    if "before" not in context.inputs:
+        return None
+    folder = context.inputs["before"]
+    state = resume.load(folder)
+    if state is None:
+        raise InputError(
+            f"{folder} must hold {resume.NAME}, where its training ended. Delete the folder: the "
+            "stage is then trained again."
+        )
+    return state
 
 
 def validation(context: StageContext, module: TrainedModule) -> Callable[[], dict[str, float]]:
@@ -164,15 +200,17 @@ def validation(context: StageContext, module: TrainedModule) -> Callable[[], dic
 
 def _write_ledger(context: StageContext, fitted: Fitted, batches: Batches) -> None:
     devices = context.threads if context.numerics.device == "cpu" else 1
-    sources = {name: reads._asdict() for name, reads in batches.sources(fitted.steps).items()}
-    shares = batches.shares(fitted.steps)
+    read = context.spec["steps"]  # of the phase, stretches before this one included
+    sources = {name: reads._asdict() for name, reads in batches.sources(read).items()}
+    shares = batches.shares(read)
     context.facts.update(shares=shares, sources=sources)
     spent = ledger.Ledger(
         tokens=fitted.tokens,
         steps=fitted.steps,
         device_seconds=fitted.seconds * devices,
         wall_seconds=fitted.seconds,
-        epochs=batches.epochs(fitted.steps),
+        first_step=_first_step(context),
+        epochs=batches.epochs(read),
         shares=shares,
         sources=sources,
         **context.settings["budget"],
