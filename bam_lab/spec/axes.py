@@ -2,9 +2,9 @@
 
     lory: {method: lory, over: {segment_len: [16, 32], num_experts: {few: 4, many: 16}}}
 
-is `lory-16-few`, `lory-16-many`, `lory-32-few`, `lory-32-many`. An axis is a dotted path with a list
-of values, each its own name, or with a mapping from names to values. The axis `case` has names for
-several paths at once, so a comparison that changes one thing at a time is one case for each change.
+is `lory-16-few`, `lory-16-many`, `lory-32-few`, `lory-32-many`. An axis is a dotted path with a
+list of values, each its own name, or with a mapping from names to values. The axis `case` has names
+for several paths at once, so a comparison that changes one thing at a time is one case a change.
 Settings are overrides under which every arm is trained: named, or the points of axes.
 """
 
@@ -173,7 +173,9 @@ def _axis(
 def _plain(raw: Any, value: Any) -> str:
     """Return what is wrong with a value that has no text of its own to be named by."""
     if isinstance(raw, list):
-        return f"must be a plain value, got {show(value)}. Name each: `over: {{axis: {{name: ...}}}}`."
+        return (
+            f"must be a plain value, got {show(value)}. Name each: `over: {{axis: {{name: ...}}}}`."
+        )
     return "must not be null. Leave it out." if value is None else ""
 
 

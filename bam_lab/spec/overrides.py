@@ -1,4 +1,4 @@
-"""Write `--set dotted.path=value`, and what settings change, into parsed files before validation."""
+"""Write `--set dotted.path=value`, and what settings change, into files before validation."""
 
 import copy
 from collections.abc import Iterable, Sequence

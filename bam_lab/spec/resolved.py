@@ -53,7 +53,7 @@ class ResolvedAblation:
     axes: dict[str, dict[str, Scalar]] = field(default_factory=dict)
     bases: dict[str, str] = field(default_factory=dict)
     setting: str = ""
-    point: Point = Point()
+    point: Point = field(default_factory=Point)
     read: tuple[str, ...] = ()
     children: tuple["ResolvedAblation", ...] = ()
     first: "ResolvedAblation | None" = None
@@ -166,10 +166,8 @@ def setting_problems(
             )
         for other in seen:
             if _parts(other) == _parts(child):
-                yield document.problem(
-                    loc,
-                    f"must differ from setting {other.point.name!r}, got the same runs. Remove one.",
-                )
+                text = f"must differ from setting {other.point.name!r}, got the same runs."
+                yield document.problem(loc, f"{text} Remove one.")
                 break
         seen.append(child)
 
