@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from bam_lab.report.blocks import AVERAGE, effect
 from bam_lab.report.evidence import Curve, Evidence
 from bam_lab.report.scope import number
+from bam_lab.report.settings import shown
 from bam_lab.report.stats import percent
-from bam_lab.report.tables import arms_in_order
+from bam_lab.report.tables import arms_in_order, labelled
 from bam_lab.spec.published import PublishedTable
 
 if TYPE_CHECKING:
@@ -69,12 +70,14 @@ def effects_figure(evidence: Evidence, published: PublishedTable | None) -> str:
             for row, arm in enumerate(arms):
                 _point(axis, evidence, published, arm, place, row)
             axis.set_title(place, fontsize=8)
-            axis.set_yticks(range(len(arms)), arms)
+            axis.set_yticks(range(len(arms)), [shown(arm) for arm in arms])
             axis.set_ylim(len(arms) - 0.5, -0.5)
             axis.tick_params(length=2, width=0.6)
             axis.margins(x=0.15)
-        figure.supxlabel(f"change in test perplexity against {evidence.baseline}, %", fontsize=8)
-        return _svg(figure, "effects")
+        figure.supxlabel(
+            f"change in test perplexity against {shown(evidence.baseline)}, %", fontsize=8
+        )
+        return _svg(figure, labelled("effects", evidence))
 
 
 def curves_figure(evidence: Evidence) -> str:
@@ -97,7 +100,7 @@ def curves_figure(evidence: Evidence) -> str:
             ends: dict[int | None, tuple[float, float]] = {}  # of a replicate's part before
             for index, curve in enumerate(curves):
                 label = {"label": arm} if index == 0 else {}
-                steps, losses = _points(curve, validated)
+                steps, losses = _points(curve, validated, evidence.domains)
                 read, spent = ends.get(curve.replicate, (0.0, 0.0))
                 seen = [read + s * curve.step_tokens for s in steps]
                 work = [spent + s * curve.step_flops for s in steps]
@@ -150,16 +153,20 @@ def _point(
     axis.plot([percent(math.fsum(values) / len(values))], [row + 0.16], "D", **hollow)
 
 
-def _points(curve: Curve, validated: bool) -> tuple[Sequence[int], Sequence[float]]:
+def _points(
+    curve: Curve, validated: bool, domains: Sequence[str]
+) -> tuple[Sequence[int], Sequence[float]]:
     if validated:
-        rows = [(step, list(losses.values())) for step, losses in curve.valid]
+        rows = [(s, [x for d, x in losses.items() if d in domains]) for s, losses in curve.valid]
         return [s for s, _ in rows], [math.fsum(losses) / len(losses) for _, losses in rows]
     return [step for step, _ in curve.train], [loss for _, loss in curve.train]
 
 
 def _losses_range(evidence: Evidence, validated: bool) -> tuple[float, float]:
     """Return the axis's ends; the first fifth of a curve, a steep fall, does not stretch it."""
-    curves = [_points(c, validated)[1] for c in evidence.curves if c.name == "mixture"]
+    curves = [
+        _points(c, validated, evidence.domains)[1] for c in evidence.curves if c.name == "mixture"
+    ]
     late = [loss for losses in curves for loss in losses[min(len(losses) - 1, len(losses) // 5) :]]
     low, high = min(late), max(late)
     return low - 0.05 * (high - low), high + 0.05 * (high - low)

@@ -15,7 +15,6 @@ from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
-from bam_lab.spec.corpus import held_out_only
 from bam_lab.spec.load import ResolvedAblation
 
 NAME = "index.json"
@@ -42,7 +41,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
         "added": list(resolved.added),
         "general": resolved.corpus.general,
         "domains": resolved.domains,
-        "held_out_only": list(held_out_only(resolved.corpus)),
+        "held_out_only": resolved.held_out_only,
         "arms": {
             arm: {
                 "method": _dump(method),

@@ -13,7 +13,7 @@ from bam_lab.data.tokens.draws import drawn
 from bam_lab.record.stages import StageName
 from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.run.stretches import Stretch
-from bam_lab.spec.corpus import CorpusSpec, held_out_only, identity
+from bam_lab.spec.corpus import CorpusSpec, identity
 from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.parts import domain_of
@@ -125,7 +125,7 @@ def training_stage(
         role=name,
         settings={
             "checkpoint_every": resolved.scale.checkpoint_every,
-            "domains": resolved.domains,
+            "domains": [*resolved.domains, *resolved.recipe.transfer],
             "budget": {
                 "training_flops": budget.training_flops,
                 "executed_flops": budget.executed_flops,
@@ -186,8 +186,8 @@ def evaluation_stage(resolved: ResolvedAblation, model: Stage, tokenizer: str, r
     }
     inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
     texts = len(resolved.domains) * len(SPLITS)
-    if alone := held_out_only(resolved.corpus):
-        spec["held_out_only"] = list(alone)  # on their test split
+    if alone := resolved.held_out_only:
+        spec["held_out_only"] = alone  # on their test split
         texts += len(alone)
     read = size.tokens_per_domain * texts
     budget = seed_budget(resolved)

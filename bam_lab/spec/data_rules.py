@@ -21,6 +21,7 @@ def domain_problems(document: Document, recipe: RecipeSpec, corpus: CorpusSpec) 
     used |= {("expert", "domains", i): name for i, name in enumerate(domains)}
     used |= {("mixture", "mix", name): name for name in recipe.mixture.mix}
     yield from _unreadable(document, used, corpus)
+    yield from _transfer_problems(document, recipe, corpus, set(used.values()))
     effects = _effects(corpus.general, recipe.expert.domains, True, data_of(recipe))
     if recipe.expert.general_share > 0 and "general_share" not in effects:
         yield document.problem(
@@ -143,4 +144,18 @@ def _unreadable(document: Document, used: Mapping[Loc, str], corpus: CorpusSpec)
         elif name not in known:
             yield document.problem(
                 loc, f"must be a domain of the corpus, got {name!r}. {nearest(name, known)}"
+            )
+
+
+def _transfer_problems(
+    document: Document, recipe: RecipeSpec, corpus: CorpusSpec, read: Collection[str]
+) -> Iterator[str]:
+    used: dict[Loc, str] = {("transfer", i): name for i, name in enumerate(recipe.transfer)}
+    yield from _unreadable(document, used, corpus)
+    for loc, name in used.items():
+        if name in read or name == corpus.general:
+            yield document.problem(
+                loc,
+                f"must be a domain that no stage reads, got {name!r}. Take it out of the mixes, or "
+                "out of here.",
             )

@@ -38,6 +38,7 @@ class RecipeSpec(Spec):
 
     Attributes:
         general_repeats, order: of the branches and of the mixture phase, as in `DataSpec`.
+        transfer: domains that no stage reads and every model is scored on, apart from the others.
     """
 
     schema_version: SchemaVersion = Field(alias="schema")
@@ -46,6 +47,7 @@ class RecipeSpec(Spec):
     mixture: MixturePhase
     general_repeats: PositiveInt | None = None
     order: Order = "random"
+    transfer: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _no_chain_of_a_pool(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.axes import Point, Scalar
-from bam_lab.spec.corpus import CorpusSpec
+from bam_lab.spec.corpus import CorpusSpec, held_out_only
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
@@ -100,6 +100,11 @@ class ResolvedAblation:
             *(name for name in self.read if name in self.corpus.domains),
         ]
         return list(dict.fromkeys(names))
+
+    @property
+    def held_out_only(self) -> list[str]:
+        """Return every domain that models are scored on and none is trained on."""
+        return [*held_out_only(self.corpus), *self.recipe.transfer]
 
 
 def joined(children: Sequence[ResolvedAblation]) -> ResolvedAblation:
