@@ -10,6 +10,10 @@ from bam_lab.record.store import VARIABLE
 Reference = Annotated[
     str, typer.Argument(metavar="ID", help="Id, alias or file of an ablation (see `list`).")
 ]
+OptionalReference = Annotated[
+    str | None,
+    typer.Argument(metavar="[ID]", help="Id, alias or file of an ablation (see `list`)."),
+]
 Scale = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,7 @@ from rich.table import Table
 from bam_lab.cli import options
 from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import amount, console, duration, print_json, size, table
+from bam_lab.errors import SpecError
 from bam_lab.record.stages import StageName
 from bam_lab.record.store import Store, store_root
 from bam_lab.spec.experts import is_trained
@@ -26,7 +27,7 @@ LEGEND = (
 
 
 def plan(
-    reference: options.Reference,
+    reference: options.OptionalReference = None,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
     domains: options.Domains = None,
@@ -35,7 +36,13 @@ def plan(
     workers: options.Workers = None,
     json: options.Json = False,
 ) -> None:
-    """Show parameters, FLOPs, steps, time and memory of every arm and stage."""
+    """Show parameters, FLOPs, steps, time and memory of every arm and stage.
+
+    With --scale and no ID: the scale's sizes, and the papers' printed counts beside ours.
+    """
+    if reference is None:
+        given = {"--set": overrides, "--domain": domains, "--replicates": replicates}
+        return _scale(scale, [name for name, value in given.items() if value], json)
     from bam_lab.cli.planning import as_json, make_plan
 
     resolved = resolve(reference, scale, overrides, domains, store_root(store))
@@ -44,6 +51,22 @@ def plan(
         print_json(as_json(made))
     else:
         show(made, console())
+
+
+def _scale(name: str | None, without_effect: list[str], json: bool) -> None:
+    from bam_lab.cli import plan_scale
+
+    if name is None:
+        raise SpecError("plan must have the ID of an ablation, or a --scale, got neither. Add one.")
+    if without_effect:
+        raise SpecError(
+            f"{without_effect[0]} must stand with the ID of an ablation, got none. Add one."
+        )
+    scale, model = plan_scale.load_scale(name)
+    if json:
+        print_json(plan_scale.as_json(name, scale, model))
+    else:
+        plan_scale.show(name, scale, model, console())
 
 
 def show(made: "Plan", out: Console) -> None:
