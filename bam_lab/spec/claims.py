@@ -17,7 +17,7 @@ Supports = Literal["yes", "in part", "no", "none printed"]
 
 _NAME = r"[a-z0-9][a-z0-9_.-]*"
 _LEAST = r"at least [1-9]\d* of [1-9]\d*"
-_WHERE = rf"^(every|average|{_LEAST}|at most \d+ of [1-9]\d*|{_NAME})$"
+_WHERE = rf"^(every|average|most|{_LEAST}|at most \d+ of [1-9]\d*|{_NAME})$"
 Where = Annotated[str, Field(pattern=_WHERE)]
 InSettings = Annotated[str, Field(pattern=rf"^(every|{_LEAST}|{_NAME})$")]
 Role = Annotated[str, Field(pattern=rf"^{_NAME}(@{_NAME})?$", max_length=160)]
@@ -38,7 +38,8 @@ class Compared(Spec):
 
     Attributes:
         in_: over which domains: `every`, `average` (of the negative log-likelihood over domains),
-            `at least k of n`, `at most k of n` (the complement of at least k+1), or one domain.
+            `most` (more than half), `at least k of n`, `at most k of n` (the complement of at least
+            k+1), or one domain.
         measure: what is compared (`spec/measures.py`).
         match: where the claim was made under one matching only; other ablations are out of scope.
         setting: `every` setting of the ablation, `at least k of n`, or one setting's name.
@@ -239,10 +240,32 @@ class AboveChanceTest(Compared):
         return (self.arm,)
 
 
+class AtHomeTest(Compared):
+    """Claim that `arm` is better than each of its dense experts in the expert's own domain."""
+
+    test: Literal["at_home"]
+    arm: Role
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return (self.arm,)
+
+
 class DiagonalTest(Spec):
-    """Claim that each dense expert has the lowest perplexity of all dense models at home."""
+    """Claim that each dense expert is the best of all dense models at home.
+
+    Attributes:
+        measure: perplexity, or accuracy on the tasks of the domain.
+    """
 
     test: Literal["diagonal"]
+    measure: Literal["perplexity", "task_accuracy"] = "perplexity"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return ()
 
 
 class CostTest(Spec):
@@ -281,6 +304,7 @@ Test = Annotated[
     | TrendTest
     | ReachesTest
     | AboveChanceTest
+    | AtHomeTest
     | DiagonalTest
     | CostTest,
     Field(discriminator="test"),
@@ -299,12 +323,16 @@ class Printed(Spec):
 
     Attributes:
         table: file of `reports/published/`; empty when no table bears on it.
+        column: the column of `table` that is its average, where it has no average of its own.
+        and_tables: other files that the numbers are from.
         numbers: the numbers, in words for the report.
         supports: whether they support their own sentence, by sign and `delta`.
         note: where they do not.
     """
 
     table: str = ""
+    column: str = ""
+    and_tables: tuple[str, ...] = ()
     numbers: str
     supports: Supports
     note: str = ""
@@ -321,12 +349,7 @@ class Claim(Spec):
 
     @model_validator(mode="after")
     def _roles_are_used(self) -> Self:
-        used = {
-            role.partition("@")[0]
-            for test in self.tests
-            if not isinstance(test, DiagonalTest)
-            for role in test.names
-        }
+        used = {role.partition("@")[0] for test in self.tests for role in test.names}
         if unused := sorted(self.roles.keys() - used):
             raise ValueError(f"no test names the role {', '.join(unused)}; remove it")
         return self
@@ -345,3 +368,11 @@ def quorum(where: str) -> tuple[Literal["least", "most"], int, int] | None:
     if found is None:
         return None
     return ("least" if found[1] == "least" else "most"), int(found[2]), int(found[3])
+
+
+def wanted_of(where: str, count: int) -> int:
+    """Return how many of `count` comparisons a claim wants, but for `at most`."""
+    asked = quorum(where)
+    if asked is not None:
+        return asked[1]
+    return count // 2 + 1 if where == "most" else count

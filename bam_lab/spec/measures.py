@@ -24,7 +24,7 @@ class Measure:
             replicate), `training` (ledgers and metrics of the mixture phase), or `later`.
         margin: smallest difference that counts, in the measure's own unit; None compares
             logarithms, and the margin is the spec's `delta`, relative.
-        domains: whether there is a value for each domain.
+        domains: whether there is a value for each domain, or task.
     """
 
     title: str
@@ -147,7 +147,7 @@ MEASURES: dict[MeasureName, Measure] = {
     ),
     "needle_accuracy": Measure("needles found in long prompts", "", "higher", "later", _SHARE),
     "latency": Measure("seconds to decode 16 tokens after 256", "s", "lower", "later"),
-    "task_accuracy": Measure("accuracy on downstream tasks", "", "higher", "later", 0.01),
+    "task_accuracy": Measure("accuracy on tasks", "", "higher", "later", 0.01, domains=True),
     "mutual_information": Measure(
         "mutual information of domain and chosen expert", "nats", "higher", "later", 0.02
     ),
