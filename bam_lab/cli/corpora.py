@@ -66,7 +66,7 @@ def find(corpus: str, root: Path, domains: Sequence[str] | None = None) -> Path:
     from bam_lab.run.stage_specs import corpus_stage
 
     key = corpus_stage(spec_of(corpus, root, domains)).key
-    if not Store(root).is_done(key):
+    if not Store(root).is_whole(key):
         command = shlex.join(["bam-lab", "data", "build", corpus, *_as_options(domains)])
         raise InputError(f"{root} does not hold the corpus {corpus!r}. Build it: {command}")
     return Store(root).stage(key)

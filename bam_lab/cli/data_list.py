@@ -47,7 +47,7 @@ def _is_built(corpus: str, root: Path) -> bool:
     from bam_lab.run.stage_specs import corpus_stage
 
     try:
-        return Store(root).is_done(corpus_stage(spec_of(corpus, root)).key)
+        return Store(root).is_whole(corpus_stage(spec_of(corpus, root)).key)
     except InputError:  # local files of its are missing: it cannot be what is built
         return False
 

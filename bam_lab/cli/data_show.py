@@ -42,7 +42,7 @@ def facts(root: Path, folder: Path, samples: int = 0) -> dict[str, Any]:
 def encoded(store: Store, digest: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (key, `tokens.json`) of every tokenizer stage that encoded this corpus."""
     for key in store.done_keys():
-        if not key.startswith("tokenizer-"):
+        if not key.startswith("tokenizer-") or not store.is_whole(key):
             continue
         with intact(store.stage(key)):
             made = read_json(store.stage(key) / "spec.json")["spec"]

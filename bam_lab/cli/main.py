@@ -14,6 +14,7 @@ from bam_lab.cli import (
     check,
     data,
     doctor,
+    export,
     plan,
     prepare,
     prove,
@@ -42,6 +43,8 @@ app.command("run")(run.run)
 app.command("prove")(prove.prove)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
+app.command("export")(export.export)
+app.command("import")(export.import_)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.command("bench")(bench.bench)

@@ -9,9 +9,8 @@ from typing import Any
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
-from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, solve
+from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, settled, solve
 from bam_lab.cost.params import ParamCount, count
-from bam_lab.cost.sizes import settled
 from bam_lab.cost.time import Job, Pace, makespan, pace
 from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
@@ -24,7 +23,7 @@ from bam_lab.spec.methods import MethodSpec
 
 @dataclass(frozen=True)
 class ModelRow:
-    """Hold what one model of the ablation costs a token; `arm` "" is the dense seed and experts."""
+    """Hold what one model costs a token; `arm` "" or "@setting": the seed model and branches."""
 
     arm: str
     num_experts: int
@@ -86,7 +85,11 @@ def make_plan(
     models = _models(resolved)
     speed = pace(store)
     left = {stage.fingerprint for stage in unfinished(graph, store)}
-    rows = [_stage_row(resolved, stage, models, left, speed) for stage in graph.stages.values()]
+    under = dict(resolved.settings)
+    rows = [
+        _stage_row(under.get(graph.setting(stage), resolved), stage, models, left, speed)
+        for stage in graph.stages.values()
+    ]
     available = cores()
     at_once = workers or max(available // min(row.threads for row in rows), 1)
     return Plan(
@@ -141,17 +144,22 @@ def _model_json(row: ModelRow) -> dict[str, Any]:
 
 def _models(resolved: ResolvedAblation) -> dict[str, ModelRow]:
     budgets = solve(resolved)
-    arms: dict[str, MethodSpec] = {"": DENSE, **resolved.arms}
-    return {
-        arm: _model_row(resolved, arm, method, budgets.get(arm)) for arm, method in arms.items()
-    }
+    first = resolved.settings[0][1]
+    rows: dict[str, ModelRow] = {}
+    for setting, child in resolved.settings:
+        if child is first or child.model != first.model:
+            dense = "" if child is first else f"@{setting}"
+            rows[dense] = _model_row(child, dense, DENSE, None)
+        for arm, method in child.arms.items():
+            rows[arm] = _model_row(child, arm, method, budgets.get(arm))
+    return rows
 
 
 def _model_row(
     resolved: ResolvedAblation, arm: str, method: MethodSpec, budget: ArmBudget | None
 ) -> ModelRow:
     model = resolved.model
-    experts = num_experts(resolved, method) if arm else 1
+    experts = num_experts(resolved, method) if arm in resolved.arms else 1
     return ModelRow(
         arm=arm,
         num_experts=experts,
@@ -170,7 +178,7 @@ def _stage_row(
     left: Set[str],
     speed: Pace,
 ) -> StageRow:
-    row = models[stage.arm or ""]
+    row = models[stage.arm or (dense if (dense := f"@{resolved.setting}") in models else "")]
     steps = tokens = flops = executed = 0
     match stage.name:
         case "seed_model" | "expert" | "mixture":

@@ -13,7 +13,7 @@ from bam_lab.errors import InputError
 from bam_lab.record import metrics
 from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import REVISIONS
-from bam_lab.record.store import Store, store_root
+from bam_lab.record.store import IMPORTED, Store, store_root
 from bam_lab.spec.messages import nearest
 
 app = typer.Typer(no_args_is_help=True, help="List and show the stages in the store.")
@@ -97,7 +97,8 @@ def _keys(store: Store) -> dict[str, str]:
         root = store.root / folder
         for path in sorted(root.iterdir()) if root.is_dir() else []:
             if folder != "stages" or (path / "DONE").is_file():
-                states[path.name.removesuffix(".json")] = state
+                here = "imported" if (path / IMPORTED).is_file() else state
+                states[path.name.removesuffix(".json")] = here
     return dict(sorted(states.items()))
 
 

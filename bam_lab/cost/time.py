@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bam_lab.record import ledger, numerics
 from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import TRAINING, StageName
-from bam_lab.record.store import Store
+from bam_lab.record.store import IMPORTED, Store
 
 # Training at nano on one core of an idle 2-core AMD EPYC with AVX512-BF16 (experts 88, mixtures 72,
 # two-core seed model 52 GFLOP/s a core in bf16); wider models go faster.
@@ -63,6 +63,8 @@ def pace(store: Store) -> Pace:
     walls: dict[str, list[float]] = {}
     for key in store.done_keys():
         stage, folder = key.rpartition("-")[0], store.stage(key)
+        if (folder / IMPORTED).is_file():  # another machine's times
+            continue
         with intact(folder):
             if stage in TRAINING:
                 spent = ledger.read(folder)

@@ -10,17 +10,16 @@ The file is a zip whose bytes depend on the results alone:
 """
 
 import hashlib
-import json
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from bam_lab.errors import InputError
 from bam_lab.record import ledger, metrics, numerics
 from bam_lab.record.files import explained, intact, read_json, sha256
 from bam_lab.record.store import IMPORTED, Store
+from bam_lab.spec.base import Spec
 
 FORMAT = 1
 CONTENTS = "export.json"
@@ -41,6 +40,23 @@ SMALL = (
 """All that travels. A list of what may, not of what may not: weights and text never slip in."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say: no time of day in the bytes
+
+
+class Contents(Spec):
+    """Hold `export.json`: what the file says of itself.
+
+    Attributes:
+        ablation: key of the ablation in a store.
+        numerics: precision and device of all that was trained; None where nothing was.
+        left_out: stage key -> what the stage has where it ran, and the file does not.
+        files: path in the file -> SHA-256.
+    """
+
+    format: int = FORMAT
+    ablation: str
+    numerics: dict[str, str] | None
+    left_out: dict[str, list[str]]
+    files: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -95,13 +111,12 @@ def export(store: Store, ablation: str, to: Path) -> Exported:
         if lacking:
             left_out[key] = sorted(lacking)
     settled = numerics.stored(store)
-    contents = {
-        "format": FORMAT,
-        "ablation": ablation,
-        "numerics": vars(settled) if settled else None,
-        "left_out": left_out,
-        "files": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
-    }
+    contents = Contents(
+        ablation=ablation,
+        numerics=asdict(settled) if settled else None,
+        left_out=left_out,
+        files={name: hashlib.sha256(data).hexdigest() for name, data in files.items()},
+    )
     _write(to, contents, files)
     return Exported(to, len(keys), len(named) - len(keys), to.stat().st_size, sha256(to))
 
@@ -120,8 +135,8 @@ def _small(folder: Path) -> Iterable[Path]:
     return (folder / name for name in SMALL if (folder / name).is_file())
 
 
-def _write(to: Path, contents: dict[str, Any], files: dict[str, bytes]) -> None:
-    text = json.dumps(contents, indent=1, sort_keys=True) + "\n"
+def _write(to: Path, contents: Contents, files: dict[str, bytes]) -> None:
+    text = contents.model_dump_json(indent=1) + "\n"
     if to.exists():
         raise InputError(f"{to} must not be there yet. Choose another name with --to.")
     temporary = to.with_name(f".{to.name}.tmp")

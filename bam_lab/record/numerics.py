@@ -8,7 +8,7 @@ import platform
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bam_lab.errors import InputError
 from bam_lab.record.files import intact, read_json, write_json
@@ -16,6 +16,8 @@ from bam_lab.record.store import Store
 
 Precision = Literal["bf16-mixed", "float32"]
 Device = Literal["cpu", "cuda"]
+
+NAME = "numerics.json"
 
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}  # arm64 lists "bf16" (and "svebf16").
 _BF16_FLAGS_ARM = {"bf16"}
@@ -69,12 +71,17 @@ def detect() -> Numerics:
 
 def stored(store: Store) -> Numerics | None:
     """Return what the store was settled to, or None when nothing ran in it yet."""
-    path = store.root / "numerics.json"
+    path = store.root / NAME
     try:
         with intact(path):
             return Numerics(**read_json(path))
     except FileNotFoundError:
         return None
+
+
+def of(told: dict[str, Any] | None) -> Numerics | None:
+    """Return numerics as an exported file says them; None where it says none."""
+    return Numerics(**told) if told else None
 
 
 def settle(
@@ -94,7 +101,8 @@ def settle(
         device=(found or here).device if device == "auto" else device,
     )
     if found is None:
-        write_json(store.root / "numerics.json", asdict(asked))
+        require_device(store, asked)
+        write_json(store.root / NAME, asdict(asked))
         found = asked
     if asked != found:
         raise InputError(
@@ -102,9 +110,17 @@ def settle(
             f"{asked.precision} on {asked.device}: results made otherwise are not compared. "
             "Choose another store with --store."
         )
-    if found.device == "cuda" and not has_gpu():
+    return found
+
+
+def require_device(store: Store, settled: Numerics) -> None:
+    """See that this machine has the device of the store's numerics; reading needs none.
+
+    Raises:
+        InputError: it has none.
+    """
+    if settled.device == "cuda" and not has_gpu():
         raise InputError(
             f"{store.root} must be used where a GPU is (its numerics say cuda), got a machine "
             "without one, or a CPU build of torch. Choose another store with --store."
         )
-    return found

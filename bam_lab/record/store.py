@@ -8,6 +8,7 @@ ablations/<id>-<scale>/          index.json of one ablation
 reports/<id>-<scale>/            its report, unless another folder is asked for
 cache/                           downloads of the corpus build
 logs/                            what worker processes printed
+imports/                         stages that are just coming in
 numerics.json                    settled once (`numerics.py`)
 """
 
@@ -131,16 +132,36 @@ class Store:
     def publish(self, key: str) -> None:
         """Make a finished work folder visible: flush, rename, then DONE.
 
+        Where the stage was imported without what has now been made, this takes its place.
         The caller holds the lease.
+
+        Raises:
+            InputError: it was imported, and its text is not what was made here.
         """
-        work, final = self.work(key), self.stage(key)
+        work = self.work(key)
+        if self.is_done(key):
+            _same_text(self.stage(key), work)
+        self._show(work, key)
+
+    def adopt(self, key: str, folder: Path) -> None:
+        """Make a stage that was done elsewhere visible; the caller holds the lease."""
+        if self.stage(key).is_dir() and not self.is_done(key):
+            self.open_work(key)  # takes back what a crash left half-published
+        self._show(folder, key)
+
+    def _show(self, folder: Path, key: str) -> None:
+        final, aside = self.stage(key), self.work(f"{key}.imported")
         with explained(final):
-            sync_tree(work)
+            sync_tree(folder)
             final.parent.mkdir(parents=True, exist_ok=True)
-            work.rename(final)
+            shutil.rmtree(aside, ignore_errors=True)
+            if final.is_dir():
+                final.rename(aside)
+            folder.rename(final)
             sync_folder(final.parent)
             write_text(final / "DONE", "")
             sync_folder(final)
+            shutil.rmtree(aside, ignore_errors=True)
         self.clear_failure(key)
 
     def done_keys(self) -> list[str]:
@@ -169,3 +190,16 @@ class Store:
         """Forget an earlier failure."""
         with contextlib.suppress(FileNotFoundError):
             self.inside("failures", f"{key}.json").unlink()
+
+
+def _same_text(imported: Path, made: Path) -> None:
+    """See that text which is made again is the text that the imported results are about."""
+    with intact(imported):
+        theirs = read_json(imported / "manifest.json")["facts"].get("digest")
+    ours = read_json(made / "manifest.json")["facts"].get("digest")
+    if theirs != ours:
+        raise InputError(
+            f"{imported} must hold the text that the imported results are about (digest "
+            f"{str(theirs)[:16]}…), got other text when it was made again here ({str(ours)[:16]}…):"
+            " its sources have changed. Run the ablation in another store with --store."
+        )

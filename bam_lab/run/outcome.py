@@ -29,11 +29,13 @@ class Settings:
     Attributes:
         workers: stages at once at most; None for as many as the cores take.
         command: how a worker process is started.
+        whole: whether stages that were imported without their text are made again all the same.
     """
 
     numerics: Numerics
     workers: int | None = None
     command: Sequence[str] = COMMAND
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import psutil
 import torch
 from torch import Tensor
 
+from bam_lab.cost.match import settled
 from bam_lab.cost.params import count
-from bam_lab.cost.sizes import settled
 from bam_lab.errors import InputError
 from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
@@ -86,7 +86,7 @@ def _finished(graph: Graph, store: Store, arm: str) -> Stage | None:
     for stage in (*graph.stages.values(), *graph.again):
         if (stage.name, stage.arm, stage.replicate) == ("upcycle", arm, 0):
             needed = [stage, *graph.needs(stage)]
-            return stage if all(store.is_done(one.key) for one in needed) else None
+            return stage if all(store.is_whole(one.key) for one in needed) else None
     return None
 
 

@@ -13,7 +13,15 @@ from rich.console import Console
 
 from bam_lab.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_STAGE_FAILED, InputError
 from bam_lab.record.files import intact, read_json
-from bam_lab.record.numerics import Device, Numerics, Precision, detect, settle, stored
+from bam_lab.record.numerics import (
+    Device,
+    Numerics,
+    Precision,
+    detect,
+    require_device,
+    settle,
+    stored,
+)
 from bam_lab.record.stages import TEXT, StageName
 from bam_lab.record.store import Store
 from bam_lab.run.graph import build_graph
@@ -112,6 +120,8 @@ def run_ablation(
     store.prepare()
     # Settled even when nothing is left to do: asking for other numerics is an error, not a silence.
     numerics = settle(store, options.precision, options.device)
+    if any(stage.name not in TEXT for stage in unfinished(graph, store)):
+        require_device(store, numerics)
     before = 0
     if not graph.known:
         only = Graph({graph.corpus.fingerprint: graph.corpus}, False, graph.corpus)
@@ -165,18 +175,24 @@ def _run_text(
 ) -> GraphRun:
     """Run stages of text alone: a login node without a GPU settles nothing for the store."""
     numerics = stored(store) or detect()
-    return _run(graph, store, numerics, options or RunOptions(), console or Console(stderr=True))
+    console = console or Console(stderr=True)
+    return _run(graph, store, numerics, options or RunOptions(), console, whole=True)
 
 
 def _run(
-    graph: Graph, store: Store, numerics: Numerics, options: RunOptions, console: Console
+    graph: Graph,
+    store: Store,
+    numerics: Numerics,
+    options: RunOptions,
+    console: Console,
+    whole: bool = False,
 ) -> GraphRun:
-    left = unfinished(graph, store)
+    left = unfinished(graph, store, whole)
     if not left:
         return GraphRun(0, {})
     low_rank = any("lora" in stage.spec for stage in left)
     require({stage.name for stage in left}, ["hf"] if low_rank else ())
-    settings = Settings(numerics, options.workers, options.command)
+    settings = Settings(numerics, options.workers, options.command, whole)
     try:
         with Display(graph, console, options.quiet) as display:
             return run_graph(graph, store, settings, display)

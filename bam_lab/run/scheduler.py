@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bam_lab.errors import EXIT_STAGE_FAILED
+from bam_lab.errors import EXIT_STAGE_FAILED, InputError
 from bam_lab.record.lease import BEAT_SECONDS, Lease, acquire, holder
 from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
@@ -30,9 +30,20 @@ class _Running:
     worker: Worker
 
 
-def unfinished(graph: Graph, store: Store) -> list[Stage]:
-    """Return the stages that are not done, inputs first."""
-    return [stage for stage in graph.stages.values() if not store.is_done(stage.key)]
+def unfinished(graph: Graph, store: Store, whole: bool = False) -> list[Stage]:
+    """Return the stages to do, inputs first.
+
+    Those that are not done; and those that were imported without the weights or text which one of
+    them needs. Whatever else was imported is trusted, unless all is wanted `whole`.
+    """
+    left: set[str] = set()
+    needed = set(graph.stages) if whole else set()
+    for stage in reversed(list(graph.stages.values())):  # what needs a stage comes before it
+        here = store.is_whole if stage.fingerprint in needed else store.is_done
+        if not here(stage.key):
+            left.add(stage.fingerprint)
+            needed.update(stage.inputs.values())
+    return [stage for fingerprint, stage in graph.stages.items() if fingerprint in left]
 
 
 def run_graph(graph: Graph, store: Store, settings: Settings, watcher: Watcher) -> GraphRun:
@@ -60,8 +71,11 @@ class _Scheduler:
         self.behind = _longest_paths(graph)
 
     def run(self) -> GraphRun:
-        for stage in self.graph.stages.values():
-            self._set(stage, "done" if self.store.is_done(stage.key) else "waiting")
+        left = {
+            stage.fingerprint for stage in unfinished(self.graph, self.store, self.settings.whole)
+        }
+        for fingerprint, stage in self.graph.stages.items():
+            self._set(stage, "waiting" if fingerprint in left else "done")
         try:
             while any(s in ("waiting", "running", "elsewhere") for s in self.states.values()):
                 self._fail_dependents()
@@ -103,7 +117,7 @@ class _Scheduler:
     def _look_elsewhere(self) -> None:
         """See what other programs finished, failed or gave up."""
         for stage in self._in("elsewhere"):
-            if self.store.is_done(stage.key):
+            if self.store.is_whole(stage.key):
                 self._set(stage, "done")
             elif (failure := self._failed_meanwhile(stage)) is not None:
                 self._set_failed(stage, failure)
@@ -144,7 +158,7 @@ class _Scheduler:
             who = holder(self.store, stage.key) or "another process"
             self._set(stage, "elsewhere", f"{who} is at it")
             return
-        if self.store.is_done(stage.key):  # Published between our look and our lease.
+        if self.store.is_whole(stage.key):  # Published between our look and our lease.
             lease.release()
             self._set(stage, "done")
             return
@@ -219,7 +233,11 @@ class _Scheduler:
 
     def _finish(self, running: _Running) -> None:
         if running.lease.is_mine():
-            self.store.publish(running.stage.key)
+            try:
+                self.store.publish(running.stage.key)
+            except InputError as error:
+                self._fail(running, {"reason": str(error), "exit_code": error.exit_code})
+                return
             self.finished += 1
             self._set(running.stage, "done")
         else:  # This machine slept, and another one took the stage over.

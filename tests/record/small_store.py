@@ -1,10 +1,12 @@
 """A store of four small stages with true fingerprints, for the tests of export and import."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from bam_lab.record.files import write_json
 from bam_lab.record.fingerprint import fingerprint
+from bam_lab.record.ledger import Ledger
 from bam_lab.record.stages import KNOWN_BY, REVISIONS
 from bam_lab.record.store import Store, stage_key
 
@@ -47,7 +49,7 @@ def small_store(root: Path, numerics: dict = NUMERICS) -> tuple[Store, dict[str,
     tokenizer = add("tokenizer", spec, {"corpus": corpus}, tokens, {"digest": "t"})
     trained = {
         "checkpoint/model.safetensors": WEIGHTS,
-        "ledger.json": json.dumps({"tokens": 10, "executed_flops": 1.0, "device_seconds": 2.0}),
+        "ledger.json": json.dumps(asdict(Ledger(10, 3, 1.0, 1.0, 5, 5, 2.0, 1.0))),
         "metrics.jsonl": '{"step": 1, "loss": 2.0}\n',
     }
     mixture = add("mixture", {"steps": 3}, {"tokenizer": tokenizer}, trained)

@@ -38,9 +38,20 @@ def test_auto_is_float32_without_hardware_bf16(
     assert numerics.settle(store) == Numerics("float32", "cpu")
 
 
-def test_cuda_store_needs_a_gpu(store: Store) -> None:
+def test_cuda_store_needs_a_gpu(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numerics, "has_gpu", lambda: False)
     with pytest.raises(InputError, match="must be used where a GPU is"):
         numerics.settle(store, "bf16-mixed", "cuda")
+    assert numerics.stored(store) is None  # what cannot run settles nothing
+
+
+def test_reading_a_cuda_store_needs_no_gpu(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numerics, "has_gpu", lambda: True)
+    settled = numerics.settle(store)
+    monkeypatch.setattr(numerics, "has_gpu", lambda: False)
+    assert numerics.settle(store) == settled == Numerics("bf16-mixed", "cuda")
+    with pytest.raises(InputError, match="must be used where a GPU is"):
+        numerics.require_device(store, settled)
 
 
 @pytest.mark.parametrize(
