@@ -17,7 +17,7 @@ _PHASES = {"seed_model": "seed model", "expert": "branches", "mixture": "mixture
 
 
 def lineage_table(evidence: Evidence) -> Table:
-    """Return what every arm cost by phase, from the ledgers; a mean over the finished replicates."""
+    """Return what every arm cost by phase: the ledgers' mean over the finished replicates."""
     rows = []
     for arm in arms_in_order(evidence):
         found = [lineage for lineage in lineages(evidence, arm).values() if lineage]

@@ -10,7 +10,6 @@ Same evidence, same bytes.
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,15 @@ from bam_lab.errors import InputError
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.report import figures
 from bam_lab.report.assumptions import register
+from bam_lab.report.by_setting import Result, result_of
 from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
 from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.page import page_parts
+from bam_lab.report.pages import for_latex
+from bam_lab.report.paths import lineage_table
 from bam_lab.report.provenance import experts_table, moved_table
 from bam_lab.report.sections import routing_table, specialisation_table
 from bam_lab.report.step0 import (
@@ -36,11 +38,9 @@ from bam_lab.report.step0 import (
     routing_at_step0_table,
     step0_table,
 )
-from bam_lab.report.table import Table, bands, to_csv, to_rich
-from bam_lab.report.tables import absolute_table, effects_table, noise_table
+from bam_lab.report.table import Table, to_csv, to_rich
 from bam_lab.report.templates import render_html, render_tex
 from bam_lab.report.text import (
-    alone_table,
     contamination_table,
     corpus_table,
     crossed_table,
@@ -52,8 +52,6 @@ from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
 
-PAGE_GROUPS = 6
-"""Domains side by side on a page of LaTeX."""
 NAMES = ("report.html", "table.tex", "table.csv", "results.json", "verdicts.json")
 
 
@@ -100,45 +98,41 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     """Compute everything from the evidence and write the files, each at once."""
     published = published_table(evidence)
     judgements = judge(evidence, declared_claims(evidence))
-    tables = _tables(evidence, published)
-    effects = tables["effects"]
-    assert effects is not None
-    summary = _summary(evidence, judgements, effects)
     drawn = figures.available()
+    result = result_of(evidence, published, drawn)
+    tables = _tables(evidence, published)
+    summary = _summary(evidence, judgements, result)
     texts = {
         "report.html": render_html(
             "report.html.j2",
             evidence=evidence,
             published=published,
             tables=tables,
+            result=result,
             judgements=judgements,
             delta_nats=nats(evidence.delta),
             assumptions=register(evidence),
-            effects_figure=figures.effects_figure(evidence, published) if drawn else "",
             curves_figure=_curves(evidence, drawn),
             drawn=drawn,
             data=_script(evidence, summary),
             **page_parts(evidence, published),
         ),
-        "table.tex": render_tex("tables.tex.j2", tables=_for_latex(tables), evidence=evidence),
-        "table.csv": to_csv([table for table in tables.values() if table]),
+        "table.tex": render_tex("tables.tex.j2", tables=for_latex(result.main), evidence=evidence),
+        "table.csv": to_csv([*result.tables, *(table for table in tables.values() if table)]),
         "results.json": evidence.model_dump_json(indent=1) + "\n",
         "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
     }
     make_folder(out)
     for name in NAMES:
         write_text(out / name, texts[name])
-    return Rendered({name: out / name for name in NAMES}, to_rich(effects), summary)
+    return Rendered({name: out / name for name in NAMES}, to_rich(result.first), summary)
 
 
 def _tables(evidence: Evidence, published: PublishedTable | None) -> dict[str, Table | None]:
     """Return every table by its label, in the order of the CSV; None where there is nothing."""
     return {
-        "effects": effects_table(evidence, published),
-        "absolute": absolute_table(evidence, published),
-        "alone": alone_table(evidence),
-        "noise": noise_table(evidence),
         "match": match_table(evidence),
+        "lineage": lineage_table(evidence),
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),
         "batch_loss": batch_loss_table(evidence),
@@ -155,12 +149,6 @@ def _tables(evidence: Evidence, published: PublishedTable | None) -> dict[str, T
         "crossed": crossed_table(evidence),
         "order": order_table(evidence),
     }
-
-
-def _for_latex(tables: Mapping[str, Table | None]) -> list[Table]:
-    """Return the main tables, cut to what a page takes."""
-    main = (tables[label] for label in ("effects", "absolute", "alone"))
-    return [band for table in main if table is not None for band in bands(table, PAGE_GROUPS)]
 
 
 def published_table(evidence: Evidence) -> PublishedTable | None:
@@ -195,7 +183,7 @@ def _curves(evidence: Evidence, drawn: bool) -> str:
 
 
 def _summary(
-    evidence: Evidence, judgements: tuple[Judgement, ...], effects: Table
+    evidence: Evidence, judgements: tuple[Judgement, ...], result: Result
 ) -> dict[str, Any]:
     return {
         "id": evidence.id,
@@ -205,6 +193,7 @@ def _summary(
         "effects": [
             {
                 "arm": row.head,
+                **({"setting": block.setting} if block.setting else {}),
                 "domain": column.group,
                 "of": column.name,
                 "percent": value.number,
@@ -212,8 +201,9 @@ def _summary(
                 "runs": value.runs,
                 "missing": value.note if value.number is None else "",
             }
-            for row in effects.rows
-            for column, value in zip(effects.columns, row.values, strict=True)
+            for block in result.blocks
+            for row in block.effects.rows
+            for column, value in zip(block.effects.columns, row.values, strict=True)
         ],
         "claims": [
             {

@@ -123,29 +123,6 @@ class Table:
         return chr(ord("a") + index) if index < 26 else f"n{index + 1}"
 
 
-def bands(table: Table, most: int) -> list[Table]:
-    """Return the table cut into tables of at most `most` column groups, as wide as a page takes."""
-    names = list(dict.fromkeys(column.group for column in table.columns))
-    cut = [names[start : start + most] for start in range(0, len(names), most)]
-    if len(cut) == 1:
-        return [table]
-    made = []
-    for number, band in enumerate(cut, start=1):
-        kept = [i for i, column in enumerate(table.columns) if column.group in band]
-        made.append(
-            replace(
-                table,
-                label=f"{table.label}-{number}",
-                title=f"{table.title} ({number} of {len(cut)})",
-                columns=tuple(table.columns[i] for i in kept),
-                rows=tuple(
-                    replace(row, values=tuple(row.values[i] for i in kept)) for row in table.rows
-                ),
-            )
-        )
-    return made
-
-
 MISSING = "--"
 
 

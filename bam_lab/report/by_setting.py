@@ -1,0 +1,139 @@
+"""The result under each setting: one block of tables a setting, and one table over all of them.
+
+A block compares the arms of a setting with that setting's baseline. Without settings there is one
+block, and it is the whole result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bam_lab.report import figures
+from bam_lab.report.blocks import AVERAGE
+from bam_lab.report.evidence import Evidence
+from bam_lab.report.settings import views
+from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
+from bam_lab.report.tables import absolute_table, effects_table, noise_table
+from bam_lab.report.text import alone_table
+from bam_lab.spec.published import PublishedTable
+
+
+@dataclass(frozen=True)
+class Block:
+    """Hold the result under one setting.
+
+    Attributes:
+        setting: its name; empty where there is one only.
+        changes: what it changes, as dotted overrides.
+        figure: SVG; empty where there is nothing to draw.
+    """
+
+    setting: str
+    changes: tuple[str, ...]
+    effects: Table
+    absolute: Table
+    alone: Table | None
+    noise: Table | None
+    figure: str
+
+    @property
+    def main(self) -> tuple[Table, ...]:
+        """Return the tables that a paper would print."""
+        return (self.effects, self.absolute, *([self.alone] if self.alone else []))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Return all the block's tables in their order."""
+        return (*self.main, *([self.noise] if self.noise else []))
+
+
+@dataclass(frozen=True)
+class Result:
+    """Hold the whole result.
+
+    Attributes:
+        over_settings: the table over all settings; None where there is one only.
+    """
+
+    over_settings: Table | None
+    blocks: tuple[Block, ...]
+
+    @property
+    def first(self) -> Table:
+        """Return the table to show where there is room for one."""
+        return self.over_settings or self.blocks[0].effects
+
+    @property
+    def main(self) -> tuple[Table, ...]:
+        """Return the tables that a paper would print."""
+        first = (self.over_settings,) if self.over_settings else ()
+        return (*first, *(table for block in self.blocks for table in block.main))
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Return all tables in their order."""
+        first = (self.over_settings,) if self.over_settings else ()
+        return (*first, *(table for block in self.blocks for table in block.tables))
+
+
+def result_of(evidence: Evidence, published: PublishedTable | None, drawn: bool) -> Result:
+    """Return the result; figures only where they can be `drawn`."""
+    blocks = blocks_of(evidence, published, drawn)
+    return Result(by_setting_table(evidence, blocks), blocks)
+
+
+def blocks_of(
+    evidence: Evidence, published: PublishedTable | None, drawn: bool
+) -> tuple[Block, ...]:
+    """Return the block of each setting."""
+    changes = {setting.name: setting.changes for setting in evidence.settings}
+    return tuple(
+        Block(
+            setting=name,
+            changes=tuple(f"{path} = {value}" for path, value in changes.get(name, {}).items()),
+            effects=effects_table(view, published),
+            absolute=absolute_table(view, published),
+            alone=alone_table(view),
+            noise=noise_table(view),
+            figure=figures.effects_figure(view, published) if drawn else "",
+        )
+        for name, view in views(evidence)
+    )
+
+
+def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | None:
+    """Return the average change of every arm under every setting; None without settings."""
+    if not evidence.settings:
+        return None
+    columns: list[Column] = []
+    found: dict[str, dict[str, list[Value]]] = {}
+    for block in blocks:
+        table = block.effects
+        kept = [i for i, column in enumerate(table.columns) if column.group == AVERAGE]
+        columns += [replace(table.columns[i], group=block.setting) for i in kept]
+        for row in table.rows:
+            values = [_with_note(row, row.values[i]) for i in kept]
+            found.setdefault(row.head, {})[block.setting] = values
+    width = len(columns) // len(blocks)
+    absent = [nothing("no such arm under this setting")] * width
+    rows = [
+        hoist(
+            Row(
+                head,
+                tuple(value for block in blocks for value in own.get(block.setting, absent)),
+                "baseline" if head == evidence.baseline else "",
+            )
+        )
+        for head, own in found.items()
+    ]
+    return Table(
+        label="by-setting",
+        title=f"Change in test perplexity against {evidence.baseline}, average over domains, %",
+        caption=f"Against the baseline of each setting. {blocks[0].effects.caption}",
+        corner="arm",
+        columns=tuple(columns),
+        rows=tuple(rows),
+    )
+
+
+def _with_note(row: Row, value: Value) -> Value:
+    return replace(value, note=value.note or row.note, dim=value.dim or row.mark == "unranked")
