@@ -73,6 +73,10 @@ class Graph:
     again: tuple[Stage, ...] = ()
     settings: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
+    def setting(self, stage: Stage) -> str:
+        """Return the first setting that needs a stage; "" for an ablation with one only."""
+        return self.settings.get(stage.fingerprint, ("",))[0]
+
     def needs(self, stage: Stage) -> list[Stage]:
         """Return the stages that `stage` reads."""
         return [self.stages[fingerprint] for fingerprint in stage.inputs.values()]
