@@ -93,7 +93,11 @@ class ReportSpec(Spec):
 
 
 class AblationSpec(Spec):
-    """Hold one file of `ablations/`, arms and settings still raw (`axes.py`, `arms.py`)."""
+    """Hold one file of `ablations/`, arms and settings still raw (`axes.py`, `arms.py`).
+
+    Attributes:
+        budgets: multiples of the mixture phase's tokens, each a setting (`budgets.py`).
+    """
 
     schema_version: SchemaVersion = Field(alias="schema")
     id: Name
@@ -110,5 +114,6 @@ class AblationSpec(Spec):
     common: dict[str, Any] = Field(default_factory=dict)
     arms: dict[Name, dict[str, Any]]
     settings: dict[str, Any] = Field(default_factory=dict)
+    budgets: tuple[PositiveFloat, ...] = ()
     report: ReportSpec
     claims: tuple[str, ...] = ()

@@ -11,11 +11,12 @@ from pydantic import BaseModel
 from bam_lab import resources
 from bam_lab.errors import SpecError
 from bam_lab.spec import arms as arms_of
-from bam_lab.spec import data_rules, rules
+from bam_lab.spec import data_rules, match_rules, rules
 from bam_lab.spec import overrides as override
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
 from bam_lab.spec.axes import Point, expand, settings_of
+from bam_lab.spec.budgets import budget_problems, sharing_problems, sized, with_budgets
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.model import ModelSpec
@@ -84,6 +85,8 @@ def load_ablation(
     document = override.apply(load(path), written.get("ablation", ()))
     points, wrong = settings_of(document)
     problems += wrong
+    points, wrong = with_budgets(document, points)
+    problems += wrong
     asked = _Asked(document, path, scale, tuple(overrides), written, dict(added or {}))
     children = [_resolve(asked, point, problems) for point in points]
     problems += setting_problems(document, children)
@@ -131,6 +134,7 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
     problems += [*arm_problems, *data_problems]
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
+        problems += match_rules.match_problems(document, spec, arms, expanded.bases)
         problems += rules.name_problems(document, spec, known_claims())
         problems += published_problems(document, spec)
     if scale is not None and "scale" in point.changes:
@@ -141,6 +145,8 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
     recipe = _checked(recipe_doc, RecipeSpec, problems)
     scale_doc = _config(document, "scale", named, by_file, problems)
     sizes = _checked(scale_doc, ScaleSpec, problems)
+    if sizes:
+        point, sizes = sized(point, sizes)
     model_doc = corpus_doc = None
     if scale_doc is not None:
         model_doc = _config(scale_doc, "model", scale_doc.data.get("model"), by_file, problems)
@@ -158,11 +164,14 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
     if recipe and recipe_doc:
         problems += rules.recipe_problems(recipe_doc, recipe)
         problems += rules.arm_problems(document, arms, recipe)
+        problems += sharing_problems(document, point, arms, data, recipe)
         if corpus:
             problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
             problems += rules.reading_problems(document, arms, data, recipe, corpus)
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
+        if spec:
+            problems += budget_problems(asked.document, point, spec, sizes, model)
     if sizes:
         problems += rules.batch_problems(document, arms, sizes)
     if len(problems) > before:

@@ -2,14 +2,19 @@
 
 `tokens`: every arm takes the baseline's steps, so the same batches in the same order. `flops`:
 every arm takes the steps whose model training FLOPs come nearest to the baseline's, over the
-mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase). An
-arm that starts anew has no lineage; one without a mixture phase takes no step and is not matched.
+mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase); or,
+where `match.by` says so, the baseline's steps with the batch that comes nearest. `device-time`: the
+steps that take as long as the baseline's at the measured seconds a step. All others take the
+baseline's tokens, and `knobs.py` makes their size equal. An arm that starts anew has no lineage;
+one without a mixture phase takes no step and is not matched.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+from bam_lab.cost.match.budget import TOLERANCE, ArmBudget
+from bam_lab.cost.match.knobs import size_ratio
 from bam_lab.cost.match.lineage import branches
+from bam_lab.cost.match.parts import batch_for, by_cost, by_steps, part_seconds
 from bam_lab.cost.match.phases import (
     PhaseBudget,
     expert_budget,
@@ -19,35 +24,14 @@ from bam_lab.cost.match.phases import (
     steps_of,
     training_flops,
 )
-from bam_lab.cost.sizes import settled
+from bam_lab.cost.match.settle import settled
 from bam_lab.errors import SpecError
 from bam_lab.spec.experts import is_trained, parts_of
-from bam_lab.spec.load import ResolvedAblation
-from bam_lab.spec.methods import LoryToSparseMethod, MethodSpec
+from bam_lab.spec.match_rules import MEASURED, SIZES
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.recipe import SEED_MODEL
-
-TOLERANCE = 0.005
-
-
-@dataclass(frozen=True)
-class ArmBudget(PhaseBudget):
-    """Hold an arm's mixture phase, all its parts together, and how it compares.
-
-    `params` and `flops` are those of the model that the arm leaves.
-
-    Attributes:
-        parts: what each part of the mixture phase spends; none for an arm that is not trained.
-        lineage_flops: model training FLOPs of seed model, used branches and mixture phase.
-        flops_ratio: mixture-phase model training FLOPs over the baseline's.
-        match_ratio: the matched quantity over the baseline's.
-        matched: whether that is within `TOLERANCE`, or within one optimizer step of this arm.
-    """
-
-    parts: tuple[PhaseBudget, ...]
-    lineage_flops: int
-    flops_ratio: float
-    match_ratio: float
-    matched: bool
+from bam_lab.spec.resolved import ResolvedAblation
+from bam_lab.spec.router_rules import batch_problems
 
 
 def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
@@ -55,7 +39,8 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
 
     Raises:
         SpecError: an arm's branches alone cost more than the baseline's whole lineage, an arm's
-            warm-up would not end, the baseline is not trained, or `match.unmatched` has no effect.
+            warm-up would not end, the baseline is not trained, a knob or a batch has no solution,
+            or `match.unmatched` has no effect.
     """
     resolved = settled(resolved)
     match = resolved.ablation.match
@@ -63,7 +48,9 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
     problems: list[str] = []
     for _, child in resolved.settings:
         budgets |= _solve_setting(child, problems)
-    if match.unmatched and not problems and all(budget.matched for budget in budgets.values()):
+    # Where it hangs on a measurement, another machine may need what this one does not.
+    told = match.unmatched and match.on not in MEASURED
+    if told and not problems and all(budget.matched for budget in budgets.values()):
         problems.append(
             f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
             "would have no effect. Remove it."
@@ -75,50 +62,56 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
 
 def _solve_setting(resolved: ResolvedAblation, problems: list[str]) -> dict[str, ArmBudget]:
     """Return the budgets of the arms of one setting; problems are added."""
-    match = resolved.ablation.match
-    baseline = resolved.arms[resolved.ablation.baseline]
+    goal_of = resolved.first or resolved
+    baseline = goal_of.arms[goal_of.ablation.baseline]
     if not is_trained(baseline):
         problems.append(
             f"{resolved.path}: baseline must be an arm with a mixture phase, got "
             f"{baseline.method}. Name a trained arm."
         )
         return {}
-    steps = steps_of(resolved.scale.phases.mixture, resolved.model)
-    target = _parts(resolved, baseline, steps=steps)
-    goal = training_flops(target) + _before(resolved, resolved.ablation.baseline)
+    size = goal_of.scale.phases.mixture
+    target = by_steps(goal_of, baseline, steps_of(size, goal_of.model), size.batch_sequences)
+    goal = _spent(goal_of, goal_of.ablation.baseline, target)
     budgets: dict[str, ArmBudget] = {}
-    for arm, method in resolved.arms.items():
-        if match.on == "tokens":
-            parts = _parts(resolved, method, steps=steps)
-        else:
-            parts = _parts(resolved, method, flops=goal - _before(resolved, arm))
+    for arm in resolved.arms:
+        batch = _batch(resolved, arm, goal, target)
+        parts = _parts(resolved, arm, goal, target, batch)
         if problem := _problem(resolved, arm, parts):
             problems.append(problem)
-        else:
-            budgets[arm] = _arm_budget(resolved, arm, parts, target)
+            continue
+        budgets[arm] = _arm_budget(resolved, arm, parts, batch, goal, target)
+        problems += _batch_problems(resolved, arm, budgets[arm])
     return budgets
 
 
+def _batch(resolved: ResolvedAblation, arm: str, goal: float, target: Sequence[PhaseBudget]) -> int:
+    """Return the sequences of an arm's step: the scale's, unless the match solves them."""
+    if not _solves_batch(resolved, arm):
+        return resolved.scale.phases.mixture.batch_sequences
+    left = round(goal) - _before(resolved, arm)
+    return batch_for(resolved, resolved.arms[arm], left, sum(part.steps for part in target))
+
+
+def _solves_batch(resolved: ResolvedAblation, arm: str) -> bool:
+    return "batch" in resolved.ablation.match.by.get(resolved.bases.get(arm, arm), ())
+
+
 def _parts(
-    resolved: ResolvedAblation, method: MethodSpec, *, steps: int = 0, flops: int = 0
+    resolved: ResolvedAblation,
+    arm: str,
+    goal: float,
+    target: Sequence[PhaseBudget],
+    batch: int,
 ) -> tuple[PhaseBudget, ...]:
-    """Return the parts of a mixture phase of `steps` steps, or of the steps nearest to `flops`."""
-    parts: list[PhaseBudget] = []
-    for part, share in zip(parts_of(method), _shares(method), strict=True):
-        if steps:
-            wanted = share * (steps - sum(done.steps for done in parts))
-        else:
-            step_flops = mixture(resolved, method, part, 1).training_flops
-            wanted = share * (flops - training_flops(parts)) / step_flops
-        parts.append(mixture(resolved, method, part, round(wanted)))
-    return tuple(parts)
-
-
-def _shares(method: MethodSpec) -> tuple[float, ...]:
-    """Return the share of what is left that each part of the mixture phase gets."""
-    if isinstance(method, LoryToSparseMethod):
-        return 1 - method.sparse_share, 1.0
-    return (1.0,) * len(parts_of(method))
+    """Return the parts of an arm's mixture phase."""
+    on, method = resolved.ablation.match.on, resolved.arms[arm]
+    left = goal - _before(resolved, arm)
+    if on == "device-time" or (on == "flops" and not _solves_batch(resolved, arm)):
+        return by_cost(resolved, method, left, batch, _cost(resolved, method))
+    # A solved batch may have nothing left to spend; all others have before them what counts 0.
+    steps = sum(part.steps for part in target) if left > 0 else 0
+    return by_steps(resolved, method, steps, batch)
 
 
 def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget]) -> str:
@@ -136,42 +129,84 @@ def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget])
             f"{resolved.path}: match.phase must leave arm {arm} a mixture phase, but its "
             "branches cost the baseline's whole budget. Use phase: mixture or more tokens."
         )
-    if fewest <= warmup:
+    decay = phase_of(resolved, resolved.arms[arm]).decay_steps(fewest)
+    if fewest <= warmup + (decay or 0):
+        rest = f" and the {decay} of its decay" if decay else ""
         return (
-            f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}, the "
+            f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}{rest}, the "
             f"match leaves it {fewest} steps. Raise the mixture phase's tokens."
         )
     return ""
+
+
+def _batch_problems(resolved: ResolvedAblation, arm: str, budget: ArmBudget) -> list[str]:
+    """Return what is wrong with a batch that was solved."""
+    if not _solves_batch(resolved, arm):
+        return []
+    match, batch = resolved.ablation.match, budget.batch_sequences
+    found = [
+        f"{resolved.path}: arms.{arm}.{'.'.join(keys)} {text}"
+        for keys, text in batch_problems(resolved.arms[arm], batch)
+    ]
+    if not budget.matched and not match.unmatched:
+        found.append(
+            f"{resolved.path}: match.by.{resolved.bases.get(arm, arm)} must bring arm {arm} within "
+            f"{TOLERANCE:.1%} of the baseline's FLOPs, got {budget.match_ratio:.4f} of them with "
+            f"batches of {batch} sequences, the nearest. Solve the steps instead, or say in "
+            "match.unmatched why the nearest will do."
+        )
+    return found
 
 
 def _arm_budget(
     resolved: ResolvedAblation,
     arm: str,
     parts: tuple[PhaseBudget, ...],
+    batch: int,
+    goal: float,
     target: Sequence[PhaseBudget],
 ) -> ArmBudget:
-    method = resolved.arms[arm]
-    last = parts[-1] if parts else mixture(resolved, method, method, 0)
-    tokens, flops = sum(part.tokens for part in parts), training_flops(parts)
-    mine, theirs = float(tokens), float(sum(part.tokens for part in target))
-    step = last.tokens / max(last.steps, 1)
-    if resolved.ablation.match.on == "flops":
-        mine = _before(resolved, arm) + flops
-        theirs = _before(resolved, resolved.ablation.baseline) + training_flops(target)
-        step = last.training_flops / max(last.steps, 1)
+    on, method = resolved.ablation.match.on, resolved.arms[arm]
+    last = parts[-1] if parts else mixture(resolved, method, method, 0, batch)
+    flops, mine = training_flops(parts), _spent(resolved, arm, parts)
+    step = _cost(resolved, method)(parts_of(method)[-1], last) / last.steps if parts else 0.0
+    ratio, matched = mine / goal, abs(mine - goal) <= max(TOLERANCE * goal, step)
+    if on in SIZES:
+        ratio = size_ratio(resolved, method)
+        matched = abs(ratio - 1) <= TOLERANCE
     return ArmBudget(
         steps=sum(part.steps for part in parts),
-        tokens=tokens,
+        tokens=sum(part.tokens for part in parts),
         params=last.params,
         flops=last.flops,
         training_flops=flops,
         executed_flops=sum(part.executed_flops for part in parts),
         parts=parts,
+        batch_sequences=batch,
         lineage_flops=_lineage(resolved, arm) + flops,
         flops_ratio=flops / training_flops(target),
-        match_ratio=mine / theirs,
-        matched=bool(parts) and abs(mine - theirs) <= max(TOLERANCE * theirs, step),
+        match_ratio=ratio,
+        matched=bool(parts) and matched,
+        known=on not in MEASURED or resolved.measured is not None,
     )
+
+
+def _spent(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget]) -> float:
+    """Return what an arm has spent of the matched quantity: tokens, FLOPs or seconds."""
+    cost, methods = _cost(resolved, resolved.arms[arm]), parts_of(resolved.arms[arm])
+    spent = sum(cost(part, some) for part, some in zip(methods, parts, strict=True))
+    return _before(resolved, arm) + spent
+
+
+def _cost(resolved: ResolvedAblation, method: MethodSpec) -> Callable[..., float]:
+    """Return what some steps of a part cost in the matched quantity."""
+    match resolved.ablation.match.on:
+        case "flops":
+            return lambda part, some: some.training_flops
+        case "device-time":
+            return lambda part, some: part_seconds(resolved, method, part, some)
+        case _:
+            return lambda part, some: some.tokens
 
 
 def _before(resolved: ResolvedAblation, arm: str) -> int:
