@@ -16,8 +16,11 @@ from bam_lab.record.store import store_root
 
 def check(
     paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Files and folders; all shipped ones if none."),
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID|PATH]...",
+            help="Ablations by id or alias, files, folders; all shipped files if none.",
+        ),
     ] = None,
     domains: options.Domains = None,
     store: options.StorePath = None,
@@ -25,7 +28,7 @@ def check(
     """Check ablations and configs; say every problem with its file and line."""
     from bam_lab.cli.kinds import is_ablation, problems_of
 
-    files = _files(paths or _shipped())
+    files = _files(map(_path, paths) if paths else _shipped())
     added = registered(store_root(store), domains or ())
     if added and not any(is_ablation(file) for file in files):
         raise SpecError("--domain must stand with an ablation to check, got none. Leave it out.")
@@ -36,6 +39,14 @@ def check(
     if problems:
         raise SpecError(problems)
     console().print(f"{len(files)} {'file is' if len(files) == 1 else 'files are'} fine.")
+
+
+def _path(given: str) -> Path:
+    """Return a path as it is, and the file of an ablation's id or alias."""
+    from bam_lab.spec.load import find_ablation
+
+    path = Path(given)
+    return path if path.suffix or path.exists() else find_ablation(given)
 
 
 def _shipped() -> list[Path]:
