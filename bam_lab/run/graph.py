@@ -20,10 +20,10 @@ from bam_lab.cost.match import (
     expert_budget,
     phase_of,
     seed_budget,
+    settled,
     solve,
     used_branches,
 )
-from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
 from bam_lab.run.stage import Graph, Stage, plain
 from bam_lab.run.stage_specs import (
@@ -69,7 +69,9 @@ class _Builder:
         if setting and stage.arm is None:  # else its arm says the setting
             others = (s for s in self.stages.values() if s.fingerprint != stage.fingerprint)
             if any(other.label == stage.label for other in others):
-                stage = replace(stage, label=f"{stage.label} @{setting}")
+                number = "" if stage.replicate is None else f" r{stage.replicate}"
+                label = f"{stage.label.removesuffix(number)} @{setting}{number}"
+                stage = replace(stage, label=label)
         kept = self.stages.setdefault(stage.fingerprint, stage)
         if stage.arm not in (None, kept.arm):
             self.again.append(stage)

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bam_lab.cost.match import branches, mixed, solve
-from bam_lab.cost.sizes import settled
+from bam_lab.cost.match import branches, mixed, settled, solve
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.stage import Graph, Stage

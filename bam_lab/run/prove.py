@@ -63,7 +63,7 @@ def prove_arm(resolved: ResolvedAblation, store: Store, arm: str) -> Iterator[Pr
         InputError: the model does not fit in memory, or a folder of the store is damaged.
     """
     prepare(resolved.scale.phases.mixture.threads)
-    graph, resolved = current_graph(resolved, store, 1), settled(resolved)
+    graph, resolved = current_graph(resolved, store, 1), settled(resolved).of(arm)
     method = resolved.arms[arm]
     stage = _finished(graph, store, arm)
     if stage is not None:

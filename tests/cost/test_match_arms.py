@@ -11,10 +11,10 @@ from bam_lab.cost.match import (
     expert_budget,
     phase_of,
     seed_budget,
+    settled,
     solve,
 )
 from bam_lab.cost.params import count, dense_ffn_dim
-from bam_lab.cost.sizes import settled
 from bam_lab.errors import SpecError
 from bam_lab.spec.ablation import Match
 from bam_lab.spec.branches import BranchSpec, LoRASpec

@@ -32,13 +32,13 @@ class PhaseBudget:
 def seed_budget(resolved: ResolvedAblation) -> PhaseBudget:
     """Return what the seed model's training spends."""
     size = resolved.scale.phases.seed_model
-    return _budget(resolved.model, DENSE, 1, size, steps_of(size, resolved.model))
+    return _budget(resolved.model, DENSE, 1, size.batch_sequences, steps_of(size, resolved.model))
 
 
 def expert_budget(resolved: ResolvedAblation, how: BranchSpec | None = None) -> PhaseBudget:
     """Return what one branch's training spends, in full where `how` is None."""
     size = resolved.scale.phases.expert
-    full = _budget(resolved.model, DENSE, 1, size, steps_of(size, resolved.model))
+    full = _budget(resolved.model, DENSE, 1, size.batch_sequences, steps_of(size, resolved.model))
     if how is None:
         return full
     tokens_a_step = full.tokens // full.steps
@@ -64,11 +64,10 @@ def phase_of(resolved: ResolvedAblation, method: MethodSpec) -> PhaseSize:
 
 
 def mixture(
-    resolved: ResolvedAblation, method: MethodSpec, part: MethodSpec, steps: int
+    resolved: ResolvedAblation, method: MethodSpec, part: MethodSpec, steps: int, batch: int
 ) -> PhaseBudget:
-    """Return what `steps` steps of one part of an arm's mixture phase spend."""
-    size = phase_of(resolved, method)
-    return _budget(resolved.model, part, num_experts(resolved, method), size, steps)
+    """Return what `steps` steps of `batch` sequences of one part of a mixture phase spend."""
+    return _budget(resolved.model, part, num_experts(resolved, method), batch, steps)
 
 
 def training_flops(parts: Iterable[PhaseBudget]) -> int:
@@ -82,10 +81,10 @@ def steps_of(size: PhaseSize, model: ModelSpec) -> int:
 
 
 def _budget(
-    model: ModelSpec, method: MethodSpec, experts: int, size: PhaseSize, steps: int
+    model: ModelSpec, method: MethodSpec, experts: int, batch: int, steps: int
 ) -> PhaseBudget:
     flops = per_token(model, method, experts, model.max_seq_len)
-    tokens = steps * size.batch_sequences * model.max_seq_len
+    tokens = steps * batch * model.max_seq_len
     return _spent(count(model, method, experts), flops, steps, tokens)
 
 
