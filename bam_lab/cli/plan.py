@@ -128,7 +128,7 @@ def _models(made: "Plan", wide: bool) -> Table:
     )
     for row in made.models:
         made_table.add_row(
-            row.arm or "dense models",
+            f"dense models {row.arm}".strip() if row.budget is None else row.arm,
             amount(row.params.total),
             amount(row.params.active),
             *([amount(row.params.active_printed)] if wide else []),
@@ -145,9 +145,12 @@ def _experts(made: "Plan") -> Table:
     from bam_lab.spec.experts import listed
 
     made_table = table("arm", ">experts", "made of")
-    for row in made.models:
-        if row.arm:
-            made_table.add_row(row.arm, f"{len(row.experts)}", listed(row.experts))
+    arms = [row for row in made.models if row.budget is not None]
+    # An arm's experts are the same under most settings, and then said once.
+    rows = dict.fromkeys((row.arm.partition("@")[0], row.experts) for row in arms)
+    same = len({arm for arm, _ in rows}) == len(rows)
+    for arm, experts in rows if same else ((row.arm, row.experts) for row in arms):
+        made_table.add_row(arm, f"{len(experts)}", listed(experts))
     return made_table
 
 
@@ -198,7 +201,7 @@ def _label(row: "StageRow") -> str:
 def _badge(made: "Plan", row: "StageRow") -> str:
     budget = next(model.budget for model in made.models if model.arm == row.arm)
     assert budget is not None
-    if row.arm == made.resolved.ablation.baseline:
+    if row.arm == made.resolved.of(row.arm or "").ablation.baseline:
         return "baseline"
     from bam_lab.cost.match import TOLERANCE
 
