@@ -120,8 +120,8 @@ def test_an_ablation_that_came_whole_runs_nothing(resolved, came: Store, tmp_pat
     assert not (tmp_path / "attempts").exists()
 
 
-def test_a_longer_arm_makes_again_what_it_reads(came: Store, fixture_ablation, tmp_path) -> None:
-    """Another router weight: new mixtures from experts whose weights stayed elsewhere."""
+def test_a_changed_arm_makes_again_what_it_reads(came: Store, fixture_ablation, tmp_path) -> None:
+    """A changed arm: its mixture is made from experts whose weights stayed elsewhere."""
     changed = load_ablation(str(fixture_ablation), overrides=["arms.soft.kv=per_expert"])
     outcome = run(changed, came)
     assert outcome.exit_code == 0
@@ -129,7 +129,9 @@ def test_a_longer_arm_makes_again_what_it_reads(came: Store, fixture_ablation, t
     assert {"corpus", "tokenizer", "seed_model", "expert", "upcycle", "mixture"} <= set(done)
     assert "evaluate" in done  # of the changed arm
     assert outcome.ran < len(outcome.graph.stages)
-    scored = [s for s in outcome.graph.stages.values() if s.role == "expert"]
+    scored = [
+        s for s in outcome.graph.stages.values() if (s.name, s.role) == ("evaluate", "expert")
+    ]
     assert scored and all((came.stage(s.key) / "imported.json").exists() for s in scored)
 
 
