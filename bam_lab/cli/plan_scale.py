@@ -99,7 +99,7 @@ def show_printed(rows: list[PrintedRow], out: Console) -> None:
     made = table("place", "model", "number", ">printed", ">counted", "")
     notes: dict[str, int] = {}
     for row in rows:
-        mark = row.verdict
+        mark: str = row.verdict
         if row.verdict != "equal":
             mark += f" [{notes.setdefault(row.note or 'Nothing is noted.', len(notes) + 1)}]"
         made.add_row(
