@@ -57,6 +57,7 @@ def find_ablation(reference: str) -> Path:
         )
     if not meant:
         hint = nearest(reference, [*paths, *aliases])
+        hint += "" if hint.startswith("Did") else " `bam-lab list` shows them."
         raise SpecError(f"{reference}: must be an ablation's id, alias or path. {hint}")
     return paths[meant[0]]
 

@@ -14,12 +14,18 @@ Loc = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 
+MOST_NAMED = 20
+"""Words that a message lists at most."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `Did you mean X?`, or the known words when nothing is near."""
     words = sorted(known)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
         return f"Did you mean `{close[0]}`?"
+    if len(words) > MOST_NAMED:
+        return f"Known: {', '.join(words[:MOST_NAMED])} and {len(words) - MOST_NAMED} more."
     return f"Known: {', '.join(words)}." if words else "Remove it."
 
 
