@@ -26,6 +26,7 @@ from bam_lab.report.evidence import (
     Setting,
     StageFact,
 )
+from bam_lab.report.measures import measures_of, spikes_of
 from bam_lab.report.noise import noise_of
 
 RECEIPT = "receipt.json"
@@ -54,7 +55,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
     domains, alone = tuple(index["domains"]), tuple(index.get("held_out_only", ()))
     provenance = _provenance(store, stages)
     _same_numerics(provenance)
-    return Evidence(
+    evidence = Evidence(
         id=index["ablation"]["id"],
         scale=index["scale_name"],
         overrides=tuple(index["overrides"]),
@@ -103,6 +104,19 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         ),
         command=_command(index),
     )
+    return evidence.model_copy(update={"measures": measures_of(evidence, _spikes(store, stages))})
+
+
+def _spikes(store: Store, stages: Sequence[StageFact]) -> dict[str, tuple[int, int]]:
+    """Return key -> (spikes of the logged loss, steps) of every finished mixture phase."""
+    found = {}
+    for stage in stages:
+        if stage.name == "mixture" and stage.done and stage.ledger:
+            with intact(store.stage(stage.key)):
+                rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
+            losses = [row["loss"] for row in rows if "loss" in row]
+            found[stage.key] = spikes_of(losses), max(int(stage.ledger["steps"]), 1)
+    return found
 
 
 def _baselines(index: dict[str, Any]) -> dict[str, str]:

@@ -42,6 +42,29 @@ class Cell(Spec):
     missing: str = ""
 
 
+class MeasureCell(Spec):
+    """Hold one measure (`spec/measures.py`) of one arm and replicate, or why there is none.
+
+    Attributes:
+        replicate: None where it is the same for all, as arithmetic is.
+        domain: the domain or task; empty for a measure without.
+        value: in the measure's unit; None when missing.
+        runs: store keys of the stages that it is from.
+        items, chance: how many answers a share is of, and what guessing gives; 0 for no such share.
+        missing: why there is no number.
+    """
+
+    arm: str
+    replicate: int | None
+    measure: str
+    domain: str = ""
+    value: float | None
+    runs: tuple[str, ...] = ()
+    items: int = 0
+    chance: float = 0.0
+    missing: str = ""
+
+
 class StageFact(Spec):
     """Hold one stage's place in the graph, its state and its ledger (empty where it keeps none).
 
@@ -183,6 +206,7 @@ class Evidence(Spec):
         crossed: how different its domains are (`crossed.json`); empty for older corpora.
         orders: the orders of documents that stages read.
         settings: the settings; none where the ablation has one only.
+        measures: what was measured beside losses; none in results from before that.
         command: what rebuilds it.
     """
 
@@ -210,6 +234,7 @@ class Evidence(Spec):
     crossed: dict[str, Any] = Field(default_factory=dict)
     orders: tuple[Order, ...] = ()
     settings: tuple[Setting, ...] = ()
+    measures: tuple[MeasureCell, ...] = ()
     command: str
 
     @property

@@ -7,14 +7,16 @@ its correction; its opposite is "at least n-k+1 of n the other way".
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never
 
 from bam_lab.report.scope import signed
 from bam_lab.report.stats import (
     LEVEL,
     Difference,
     at_least,
+    p_above,
+    p_below,
     p_equivalent,
     p_lower,
     p_no_gain,
@@ -24,6 +26,11 @@ from bam_lab.report.stats import (
 
 MORE = 10**9
 """Replicates needed: more than anybody runs."""
+
+MOST_NATS = 20
+"""A ratio beyond which a percentage says nothing (an interval of few noisy replicates)."""
+
+Kind = Literal["better", "no_gain", "equal", "below", "above"]
 
 
 @dataclass(frozen=True)
@@ -41,42 +48,82 @@ class Leaf:
 
     Attributes:
         place: the domain, or what else tells this comparison from its neighbours.
-        kind: `better` (first is lower by at least delta) or `no_gain` (it is not).
-        difference: first minus second in nats; None for an exact test.
-        exact: for a test without error: what is compared, and whether it is as claimed.
+        kind: `better` (first is lower by at least the margin), `no_gain` (it is not), `equal` (they
+            differ by less), `below` and `above` (the difference lies on that side of the margin).
+        difference: first minus second, in nats or in the measure's unit; None for an exact test.
+        margin: where it is not the report's `delta`; the bound of `below` and `above`.
+        linear: whether the difference is no logarithm, and is shown as it is, not in percent.
+        unit: of a linear one.
+        exact: for a test without error: whether it is as claimed.
+        given: for a test of another kind: its p values.
+        text: what is compared, where that is no difference.
     """
 
     label: str
     place: str
-    kind: Literal["better", "no_gain"]
+    kind: Kind
     difference: Difference | None = None
+    margin: float | None = None
+    linear: bool = False
+    unit: str = ""
     exact: bool | None = None
+    given: Ps | None = None
     text: str = ""
 
     def agrees(self, delta: float) -> bool:
         """Return whether the size alone points with the claim."""
-        if self.exact is not None or self.difference is None:
+        if self.given is not None:
+            return self.given.holds < self.given.contradicted
+        if self.difference is None:
             return bool(self.exact)
-        gain = -self.difference.mean
-        return gain >= delta if self.kind == "better" else gain < delta
+        mean, margin = self.difference.mean, self._margin(delta)
+        match self.kind:
+            case "better":
+                return -mean >= margin
+            case "no_gain":
+                return -mean < margin
+            case "equal":
+                return abs(mean) < margin
+            case "below":
+                return mean <= margin
+            case "above":
+                return mean >= margin
+            case _:
+                assert_never(self.kind)
 
     def ps(self, delta: float) -> Ps:
-        """Return the leaf's p values; an effect below `delta` neither holds nor contradicts."""
-        if self.exact is not None or self.difference is None:
+        """Return the leaf's p values; an effect below the margin neither holds nor contradicts."""
+        if self.given is not None:
+            return self.given
+        if self.difference is None:
             return Ps(0.0, 1.0, 1.0) if self.exact else Ps(1.0, 0.0, 1.0)
-        gain = -self.difference.mean
-        better = p_lower(self.difference) if gain >= delta else 1.0
-        if self.kind == "no_gain":
-            return Ps(p_no_gain(self.difference, delta), better, 1.0)
-        other = Difference(gain, *_rest(self.difference))
-        worse = p_lower(other) if -gain >= delta else 1.0
-        return Ps(better, worse, p_equivalent(self.difference, delta))
+        found, margin = self.difference, self._margin(delta)
+        match self.kind:
+            case "better":
+                better = p_lower(found) if -found.mean >= margin else 1.0
+                worse = p_above(found, 0.0) if found.mean >= margin else 1.0
+                return Ps(better, worse, p_equivalent(found, margin))
+            case "no_gain":
+                better = p_lower(found) if -found.mean >= margin else 1.0
+                return Ps(p_no_gain(found, margin), better, 1.0)
+            case "equal":
+                outside = min(p_above(found, margin), p_below(found, -margin))
+                return Ps(p_equivalent(found, margin), outside, 1.0)
+            case "below":
+                return Ps(p_below(found, margin), p_above(found, margin), 1.0)
+            case "above":
+                return Ps(p_above(found, margin), p_below(found, margin), 1.0)
+            case _:
+                assert_never(self.kind)
 
     def needed(self, delta: float, level: float) -> int:
         """Return the replicates that would settle this comparison."""
-        if self.difference is None:
+        found, margin = self.difference, self._margin(delta)
+        if found is None or not found.se:
             return 0
-        return replicates_needed(self.difference, delta, level) or MORE
+        if self.kind in ("below", "above"):
+            found, margin = replace(found, mean=found.mean - margin), 0.0
+        return replicates_needed(found, margin, level) or MORE
 
     def verdict(self, delta: float) -> str:
         """Return the leaf's own verdict, without correction for the other leaves and claims."""
@@ -85,18 +132,25 @@ class Leaf:
         return decide(self.ps(delta))
 
     def size(self) -> str:
-        """Return the effect with its interval, in percent of perplexity."""
+        """Return the effect with its interval: in percent, or in the measure's own unit."""
         if self.difference is None:
             return self.text
-        mean = f"{signed(percent(self.difference.mean), 2)}%"
-        if not self.difference.judged:
-            return mean
-        low, high = (percent(end) for end in self.difference.interval())
-        return f"{mean} [{signed(low, 2)}, {signed(high, 2)}]"
+        end = f" {self.unit}" if self.unit else ""
+        mean = self._shown(self.difference.mean)
+        if not self.linear:
+            mean += "%"
+        if not self.difference.se:  # one replicate, or exact
+            return f"{mean}{end}{f' ({self.text})' if self.text else ''}"
+        low, high = map(self._shown, self.difference.interval())
+        return f"{mean} [{low}, {high}]{end}"
 
+    def _shown(self, value: float) -> str:
+        if self.linear:
+            return signed(value, 3)
+        return signed(percent(value), 2) if value < MOST_NATS else "+∞"
 
-def _rest(difference: Difference) -> tuple[float | None, int, int, int]:
-    return difference.se, difference.df, difference.replicates, difference.arms
+    def _margin(self, delta: float) -> float:
+        return delta if self.margin is None else self.margin
 
 
 def decide(ps: Ps) -> str:

@@ -79,6 +79,7 @@ def _view(evidence: Evidence, setting: Setting) -> Evidence:
                 if curve.key in keys and (curve.arm is None or curve.arm in names)
             ),
             "receipts": tuple(receipt for receipt in evidence.receipts if receipt.arm in names),
+            "measures": tuple(cell for cell in evidence.measures if cell.arm in names),
             "settings": (),
         }
     )

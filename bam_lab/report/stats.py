@@ -28,19 +28,20 @@ Blocks = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Difference:
-    """Hold an estimated difference between two arms, first minus second.
+    """Hold an estimated difference between two arms, first minus second, or a like contrast.
 
     Attributes:
-        mean: in nats a token.
-        se: standard error of `mean`; None with one replicate.
-        df: residual degrees of freedom; 0 with one replicate.
+        mean: in nats a token, or in the measure's unit or its logarithm.
+        se: standard error of `mean`; None with one replicate, 0 of what is exact.
+        df: residual degrees of freedom, a fraction where variances are added up; 0 with one
+            replicate.
         replicates: blocks that hold both arms.
         arms: arms in the analysis, which decides the degrees of freedom.
     """
 
     mean: float
     se: float | None
-    df: int
+    df: float
     replicates: int
     arms: int
 
@@ -71,26 +72,31 @@ def percent(nats: float) -> float:
 
 
 def block_difference(blocks: Blocks, first: str, second: str) -> Difference | None:
-    """Estimate `first` minus `second` from the additive arm + replicate model.
+    """Estimate `first` minus `second`; see `block_contrast`."""
+    return block_contrast(blocks, {first: 1.0, second: -1.0})
+
+
+def block_contrast(blocks: Blocks, weights: Mapping[str, float]) -> Difference | None:
+    """Estimate a weighted sum of arms, weights adding up to 0, from the arm + replicate model.
 
     Least squares, so missing cells are allowed; with none missing this is the textbook
     randomised-block analysis. Arms that never share a replicate with others cost nothing.
 
     Args:
-        blocks: (arm, replicate) to mean nll; missing cells are absent.
-        first: the arm subtracted from.
-        second: the arm subtracted.
+        blocks: (arm, replicate) to a value; missing cells are absent.
+        weights: arm to its weight: 1 and -1 for a difference.
 
     Returns:
-        None when no replicate holds both arms, neither directly nor through other arms.
+        None when no replicate holds all of these arms.
     """
+    assert abs(math.fsum(weights.values())) < 1e-9
     arms = sorted({arm for arm, _ in blocks})
     replicates = sorted({replicate for _, replicate in blocks})
-    shared = [r for r in replicates if (first, r) in blocks and (second, r) in blocks]
+    shared = [r for r in replicates if all((arm, r) in blocks for arm in weights)]
     if not shared:
         return None
     if len(replicates) == 1:
-        mean = blocks[first, shared[0]] - blocks[second, shared[0]]
+        mean = math.fsum(weight * blocks[arm, shared[0]] for arm, weight in weights.items())
         return Difference(mean, None, 0, 1, len(arms))
     keys = sorted(blocks)
     values = np.array([blocks[key] for key in keys])
@@ -99,8 +105,8 @@ def block_difference(blocks: Blocks, first: str, second: str) -> Difference | No
         design[row, arms.index(arm)] = 1
         design[row, len(arms) + replicates.index(replicate)] = 1
     contrast = np.zeros(design.shape[1])
-    contrast[arms.index(first)] += 1
-    contrast[arms.index(second)] -= 1
+    for arm, weight in weights.items():
+        contrast[arms.index(arm)] = weight
     inverse = np.linalg.pinv(design.T @ design)
     fitted = inverse @ design.T @ values
     df = len(keys) - int(np.linalg.matrix_rank(design))
@@ -110,6 +116,29 @@ def block_difference(blocks: Blocks, first: str, second: str) -> Difference | No
     residual = values - design @ fitted
     variance = float(residual @ residual) / df * float(contrast @ inverse @ contrast)
     return Difference(mean, math.sqrt(max(variance, 0.0)), df, len(shared), len(arms))
+
+
+def summed(parts: Sequence[Difference]) -> Difference:
+    """Add independent estimates up; the degrees of freedom are Welch and Satterthwaite's."""
+    mean = math.fsum(part.mean for part in parts)
+    replicates = min(part.replicates for part in parts)
+    arms = max(part.arms for part in parts)
+    variances = [part.se**2 for part in parts if part.se is not None]
+    if len(variances) < len(parts):
+        return Difference(mean, None, 0, replicates, arms)
+    total = math.fsum(variances)
+    spread = math.fsum(v**2 / part.df for v, part in zip(variances, parts, strict=True))
+    df = total**2 / spread if spread else float(sum(part.df for part in parts))
+    return Difference(mean, math.sqrt(total), df, replicates, arms)
+
+
+def mean_of(values: Sequence[float]) -> Difference:
+    """Estimate the mean of one number a replicate: the one-sample t analysis."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return Difference(mean, None, 0, 1, 2)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return Difference(mean, math.sqrt(variance / len(values)), len(values) - 1, len(values), 2)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -154,6 +183,21 @@ def p_equivalent(difference: Difference, delta: float) -> float:
     Below `LEVEL` exactly when the 1 - 2 LEVEL interval lies inside ±delta.
     """
     return max(difference.tail(delta, "below"), difference.tail(-delta, "above"))
+
+
+def p_below(difference: Difference, bound: float) -> float:
+    """Return the two-sided p for "the difference lies below `bound`"."""
+    return min(1.0, 2 * difference.tail(bound, "below"))
+
+
+def p_above(difference: Difference, bound: float) -> float:
+    """Return the two-sided p for "the difference lies above `bound`"."""
+    return min(1.0, 2 * difference.tail(bound, "above"))
+
+
+def p_chance(correct: int, items: int, chance: float, side: str = "greater") -> float:
+    """Return the exact binomial p for "more (`less`) answers are right than guessing gives"."""
+    return float(stats.binomtest(correct, items, chance, alternative=side).pvalue)
 
 
 def replicates_needed(difference: Difference, delta: float, level: float = LEVEL) -> int | None:

@@ -1,0 +1,148 @@
+"""Measures beside losses: from arithmetic, from the ledgers, and from the metrics of training.
+
+What a router or the loss did is a mean over the last tenth of the logged steps of the mixture phase
+(`Curve.final`); a spike is counted over all of it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from bam_lab.errors import SpecError
+from bam_lab.report.costs import cost_of
+from bam_lab.report.evidence import Curve, Evidence, MeasureCell, StageFact
+from bam_lab.report.paths import critical_seconds, lineages
+from bam_lab.report.settings import views
+from bam_lab.spec.measures import MEASURES, MeasureName
+
+LOGGED: dict[MeasureName, str] = {
+    "load_max": "load_max_ffn",
+    "load_min": "load_min_ffn",
+    "experts_used": "used_ffn",
+    "attention_load_max": "load_max_attention",
+    "router_entropy": "entropy_ffn",
+    "attention_entropy": "entropy_attention",
+    "tokens_dropped": "dropped_ffn",
+}
+"""Measure -> its name in `metrics.jsonl`."""
+
+WINDOW = 10
+"""Rows before a row that say what its loss should be."""
+SPREADS, LEAST = 6.0, 0.05
+"""How far above their median it lies to be a spike: median deviations, and nats."""
+
+
+def measures_of(
+    evidence: Evidence, spikes: Mapping[str, tuple[int, int]]
+) -> tuple[MeasureCell, ...]:
+    """Return every measure that there is, arm by arm.
+
+    Args:
+        evidence: all but its measures.
+        spikes: key of a mixture phase -> its (spikes, steps).
+    """
+    cells: list[MeasureCell] = []
+    for _, view in views(evidence):
+        for arm in view.arms:
+            cells += _costs(view, arm.name)
+            cells += _logged(view, arm.name)
+            cells += _spent(view, arm.name, spikes)
+    return tuple(cells)
+
+
+def spikes_of(losses: Sequence[float]) -> int:
+    """Count the spikes of a logged loss; rows in a row that are above count once.
+
+    A row is a spike when it lies `SPREADS` median absolute deviations, and `LEAST` nats, above the
+    median of the `WINDOW` rows before it.
+    """
+    count, inside = 0, False
+    for index in range(WINDOW, len(losses)):
+        before = losses[index - WINDOW : index]
+        middle = median(before)
+        deviation = median(abs(value - middle) for value in before)
+        above = losses[index] > middle + max(SPREADS * deviation, LEAST)
+        count += above and not inside
+        inside = above
+    return count
+
+
+def _costs(view: Evidence, arm: str) -> list[MeasureCell]:
+    cells = []
+    for name, measure in MEASURES.items():
+        if measure.source != "costs":
+            continue
+        try:
+            value, missing = float(cost_of(view, arm, name)), ""
+        except SpecError as error:
+            value, missing = None, str(error)
+        cells.append(
+            MeasureCell(arm=arm, replicate=None, measure=name, value=value, missing=missing)
+        )
+    return cells
+
+
+def _logged(view: Evidence, arm: str) -> list[MeasureCell]:
+    return [
+        MeasureCell(
+            arm=arm,
+            replicate=curve.replicate,
+            measure=measure,
+            value=curve.final[name],
+            runs=(curve.key,),
+        )
+        for curve in _last_parts(view, arm)
+        for measure, name in LOGGED.items()
+        if name in curve.final
+    ]
+
+
+def _last_parts(view: Evidence, arm: str) -> list[Curve]:
+    """Return the curve that ends each replicate's mixture phase."""
+    last = {c.replicate: c for c in view.curves if c.name == "mixture" and c.arm == arm}
+    return list(last.values())
+
+
+def _spent(view: Evidence, arm: str, spikes: Mapping[str, tuple[int, int]]) -> list[MeasureCell]:
+    """Return the measures of the ledgers, replicate by replicate."""
+    by_key = {stage.key: stage for stage in view.stages}
+    cells = []
+    for replicate, stages in lineages(view, arm).items():
+        own = [stage for stage in stages if stage.name == "mixture"]
+        if not own:
+            continue
+        after = [stage for stage in stages if stage.name in ("expert", "mixture")]
+        found: dict[MeasureName, float] = {
+            "bytes_communicated": _sum(own, "bytes_communicated"),
+            "seconds_per_step": _sum(own, "wall_seconds") / _sum(own, "steps"),
+            "tokens_per_device_second": _sum(after, "tokens") / _sum(after, "device_seconds"),
+            "critical_path_seconds": critical_seconds(stages, by_key) - _seed_seconds(stages),
+        }
+        if all(stage.key in spikes for stage in own):
+            counted = [spikes[stage.key] for stage in own]
+            steps = sum(count for _, count in counted)
+            found["loss_spikes"] = 1000 * sum(count for count, _ in counted) / steps
+        cells += [
+            MeasureCell(
+                arm=arm,
+                replicate=replicate,
+                measure=name,
+                value=value,
+                runs=tuple(stage.key for stage in (own if name in _OWN else after)),
+            )
+            for name, value in found.items()
+            if math.isfinite(value)
+        ]
+    return cells
+
+
+_OWN: tuple[MeasureName, ...] = ("bytes_communicated", "seconds_per_step", "loss_spikes")
+"""Measures of the mixture phase alone."""
+
+
+def _seed_seconds(stages: Sequence[StageFact]) -> float:
+    return _sum([stage for stage in stages if stage.name == "seed_model"], "wall_seconds")
+
+
+def _sum(stages: Sequence[StageFact], key: str) -> float:
+    return math.fsum(float(stage.ledger.get(key, 0.0)) for stage in stages)
