@@ -66,8 +66,7 @@ def test_ids_and_aliases_are_unique():
 
 def test_published_tables_and_claims_that_ablations_name_exist():
     for ablation in ABLATIONS:
-        published = load_ablation(ablation).ablation.report.published
-        if published:
+        for published in load_ablation(ablation).ablation.report.published:
             assert (resources.folder("published") / f"{published}.yaml").is_file()
 
 

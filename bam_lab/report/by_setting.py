@@ -14,7 +14,7 @@ from bam_lab.report.settings import views
 from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.text import alone_table
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import Tables
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Result:
         return (*first, *(table for block in self.blocks for table in block.tables))
 
 
-def result_of(evidence: Evidence, published: PublishedTable | None, drawn: bool) -> Result:
+def result_of(evidence: Evidence, published: Tables, drawn: bool) -> Result:
     """Return the result; figures only where they can be `drawn`."""
     blocks = blocks_of(evidence, published, drawn)
     return Result(by_setting_table(evidence, blocks), blocks)
 
 
 def blocks_of(
-    evidence: Evidence, published: PublishedTable | None, drawn: bool
+    evidence: Evidence, published: Tables, drawn: bool
 ) -> tuple[Block, ...]:
     """Return the block of each setting."""
     changes = {setting.name: setting.changes for setting in evidence.settings}

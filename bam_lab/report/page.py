@@ -8,15 +8,15 @@ from bam_lab.report.scope import FROM, scope
 from bam_lab.report.sections import diagonal_lines
 from bam_lab.report.standing import matching
 from bam_lab.report.text import stands_in
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import Tables
 
 
-def page_parts(evidence: Evidence, published: PublishedTable | None) -> dict[str, Any]:
+def page_parts(evidence: Evidence, published: Tables) -> dict[str, Any]:
     """Return the page's sentences and small facts by name."""
     return {
         "scope_text": scope(evidence),
         "state_text": _state(evidence.stages),
-        "matching_text": matching(evidence, published is not None),
+        "matching_text": matching(evidence, bool(published)),
         "stands_in_text": stands_in(evidence),
         "replicates_text": _replicates(evidence),
         "failures": [(s.label, s.failure) for s in evidence.stages if s.failure],

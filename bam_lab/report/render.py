@@ -19,17 +19,19 @@ from rich.table import Table as RichTable
 from bam_lab import resources
 from bam_lab.errors import InputError
 from bam_lab.record.files import make_folder, write_text
-from bam_lab.report import figures
+from bam_lab.report import drawing
 from bam_lab.report.assumptions import register
 from bam_lab.report.by_setting import Result, result_of
 from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
+from bam_lab.report.curves import curves_figure, has_curves
 from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.page import page_parts
 from bam_lab.report.pages import for_latex
 from bam_lab.report.paths import lineage_table
+from bam_lab.report.printed import whole_table
 from bam_lab.report.provenance import experts_table, moved_table
 from bam_lab.report.sections import routing_table, specialisation_table
 from bam_lab.report.step0 import (
@@ -49,7 +51,7 @@ from bam_lab.report.text import (
     repeats_table,
 )
 from bam_lab.spec.claims import Claim, ClaimsFile
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import PublishedTable, Tables
 from bam_lab.spec.reader import read
 
 NAMES = ("report.html", "table.tex", "table.csv", "results.json", "verdicts.json")
@@ -96,9 +98,9 @@ def render_results(results: Path, out: Path) -> Rendered:
 
 def write(evidence: Evidence, out: Path) -> Rendered:
     """Compute everything from the evidence and write the files, each at once."""
-    published = published_table(evidence)
+    published = published_tables(evidence)
     judgements = judge(evidence, declared_claims(evidence))
-    drawn = figures.available()
+    drawn = drawing.available()
     result = result_of(evidence, published, drawn)
     tables = _tables(evidence, published)
     summary = _summary(evidence, judgements, result)
@@ -107,6 +109,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             "report.html.j2",
             evidence=evidence,
             published=published,
+            printed=[whole_table(table) for table in published],
             tables=tables,
             result=result,
             judgements=judgements,
@@ -128,7 +131,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     return Rendered({name: out / name for name in NAMES}, to_rich(result.first), summary)
 
 
-def _tables(evidence: Evidence, published: PublishedTable | None) -> dict[str, Table | None]:
+def _tables(evidence: Evidence, published: Tables) -> dict[str, Table | None]:
     """Return every table by its label, in the order of the CSV; None where there is nothing."""
     return {
         "match": match_table(evidence),
@@ -151,13 +154,13 @@ def _tables(evidence: Evidence, published: PublishedTable | None) -> dict[str, T
     }
 
 
-def published_table(evidence: Evidence) -> PublishedTable | None:
-    """Return the printed table that the ablation names for the scale; None where it names none."""
+def published_tables(evidence: Evidence) -> Tables:
+    """Return the printed tables that the ablation names for the scale, in its order."""
     wanted = evidence.ablation["report"]
-    name = wanted.get("published_at", {}).get(evidence.scale) or wanted["published"]
-    if not name:
-        return None
-    return read(resources.folder("published") / f"{name}.yaml", PublishedTable)
+    names = wanted.get("published_at", {}).get(evidence.scale) or wanted["published"]
+    names = [names] if isinstance(names, str) else names  # results from before several had one
+    folder = resources.folder("published")
+    return tuple(read(folder / f"{name}.yaml", PublishedTable) for name in names if name)
 
 
 def declared_claims(evidence: Evidence) -> dict[str, Claim]:
@@ -179,7 +182,7 @@ def declared_claims(evidence: Evidence) -> dict[str, Claim]:
 
 
 def _curves(evidence: Evidence, drawn: bool) -> str:
-    return figures.curves_figure(evidence) if drawn and figures.has_curves(evidence) else ""
+    return curves_figure(evidence) if drawn and has_curves(evidence) else ""
 
 
 def _summary(

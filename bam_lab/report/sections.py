@@ -9,19 +9,19 @@ from bam_lab.report.leaves import Leaf, decide, nats, partial
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import Tables
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
 
 
-def specialisation_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+def specialisation_table(evidence: Evidence, published: Tables) -> Table:
     """Return the perplexity of every dense model on every domain, the home cells marked.
 
     The paper's stands beside ours where the ablation's printed table has its dense models.
     """
     names = ["seed_model", *dense_experts(evidence)]
     general = evidence.general or evidence.domains[0]  # results from before the field was written
-    printed = published if published and published.row("seed-model", "any") else None
+    printed = next((table for table in published if table.row("seed-model", "any")), None)
     columns = []
     for domain in evidence.domains:
         columns.append(Column("ours" if printed else domain, domain if printed else ""))

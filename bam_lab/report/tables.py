@@ -6,15 +6,16 @@ from typing import Literal
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.printed import Printed, printed_domains, printed_gap, printed_number
 from bam_lab.report.scope import counted, signed
 from bam_lab.report.settings import setting_of, shown, views
 from bam_lab.report.standing import looks_ahead, matching, unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
-from bam_lab.spec.published import PublishedTable
+from bam_lab.spec.published import Tables, places
 
 
-def effects_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+def effects_table(evidence: Evidence, published: Tables) -> Table:
     """Return the change in perplexity against the baseline, ours beside the paper's, in percent."""
     places = [*evidence.domains, AVERAGE]
     columns = []
@@ -41,7 +42,7 @@ def effects_table(evidence: Evidence, published: PublishedTable | None) -> Table
     )
 
 
-def absolute_table(evidence: Evidence, published: PublishedTable | None) -> Table:
+def absolute_table(evidence: Evidence, published: Tables) -> Table:
     """Return perplexity and bits per byte, and the paper's perplexity."""
     columns = []
     for domain in evidence.domains:
@@ -54,8 +55,8 @@ def absolute_table(evidence: Evidence, published: PublishedTable | None) -> Tabl
         for domain in evidence.domains:
             values += _absolute_values(evidence, arm, domain)
             if published:
-                value = published.value(arm, evidence.match_on, domain, "perplexity")
-                values.append(nothing("not printed") if value is None else _paper(value, ".2f"))
+                found = printed_number(evidence, published, arm, domain, "perplexity")
+                values.append(paper_value(found, ".2f"))
         rows.append(_row(evidence, arm, values))
     return Table(
         label=labelled("absolute", evidence),
@@ -193,25 +194,20 @@ def _noise_title(evidence: Evidence, arm: str, place: str) -> str:
     return ""
 
 
-def _paper_effect(evidence: Evidence, published: PublishedTable, arm: str, place: str) -> Value:
-    logs = [_paper_log(evidence, published, arm, domain) for domain in _places(evidence, place)]
-    known = [value for value in logs if value is not None]
-    if len(known) < len(logs):
+def _paper_effect(evidence: Evidence, published: Tables, arm: str, place: str) -> Value:
+    found = printed_gap(evidence, published, arm, place)
+    if found is None:
         return nothing("not printed")
-    value = percent(math.fsum(known) / len(known))
-    return Value(signed(value, 2) if arm != evidence.baseline else "0", value, dim=True)
+    value = percent(found.value)
+    text = signed(value, 2) if arm != evidence.baseline else "0"
+    return Value(text, value, dim=True, note=found.note)
 
 
-def _paper_log(
-    evidence: Evidence, published: PublishedTable, arm: str, domain: str
-) -> float | None:
-    names = (arm, evidence.baseline)
-    mine, base = (published.value(n, evidence.match_on, domain, "perplexity") for n in names)
-    return None if mine is None or base is None else math.log(mine / base)
-
-
-def _paper(value: float, style: str) -> Value:
-    return Value(f"{value:{style}}", value, dim=True)
+def paper_value(found: Printed | None, style: str) -> Value:
+    """Return the cell of a printed number, what is wrong with it as a footnote."""
+    if found is None:
+        return nothing("not printed")
+    return Value(f"{found.value:{style}}", found.value, dim=True, note=found.note)
 
 
 def _best(evidence: Evidence, place: str) -> set[str]:
@@ -252,7 +248,7 @@ def _absolute_values(evidence: Evidence, arm: str, domain: str) -> list[Value]:
     return values
 
 
-def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> str:
+def _effects_caption(evidence: Evidence, published: Tables) -> str:
     parts = ["Lower is better."]
     if evidence.replicates == 1:
         parts.append("One replicate: direction and size only; nothing is ranked.")
@@ -264,14 +260,23 @@ def _effects_caption(evidence: Evidence, published: PublishedTable | None) -> st
         )
     parts.append("The average is over the domains' log perplexities.")
     if published:
-        parts.append(f"Paper: {published.paper} {published.version}, {published.place}.")
+        parts += [f"Paper: {places(published)}.", *_own_sets(evidence, published)]
         parts.append(matching(evidence, printed=True))
     if evidence.ablation["match"].get("unmatched"):
         parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
     return " ".join(parts)
 
 
-def _absolute_caption(evidence: Evidence, published: PublishedTable | None) -> str:
+def _own_sets(evidence: Evidence, published: Tables) -> list[str]:
+    """Say where the paper's average is over other test sets than ours."""
+    for table in published:
+        domains = printed_domains(evidence, table)
+        if domains and domains != evidence.domains:
+            return [f"The paper's average is over its own test sets ({', '.join(domains)})."]
+    return []
+
+
+def _absolute_caption(evidence: Evidence, published: Tables) -> str:
     spread = "" if evidence.replicates == 1 else " Mean ± standard deviation over replicates."
     paper = (
         " The paper's perplexities are of other corpora, another tokenizer and a larger scale: "

@@ -27,6 +27,7 @@ class PublishedColumn(Spec):
         better: which direction is better, where one is.
         mean_of: columns of which this one is said to be the mean; a row where it is not has a
             note in its cell.
+        note: what is wrong, or unlike another table's, in every cell.
     """
 
     name: str
@@ -35,6 +36,7 @@ class PublishedColumn(Spec):
     unit: str = ""
     better: Literal["lower", "higher", "none"]
     mean_of: tuple[str, ...] = ()
+    note: str = ""
 
 
 class PublishedRow(Spec):
@@ -110,11 +112,28 @@ class PublishedTable(Spec):
         keys = (k for k, c in self.columns.items() if (c.domain, c.metric) == (domain, metric))
         return next(keys, "")
 
+    def domains(self, metric: str) -> tuple[str, ...]:
+        """Return the domains that have a column of a metric."""
+        found = [c.domain for c in self.columns.values() if c.metric == metric and c.domain]
+        return tuple(dict.fromkeys(found))
+
     def note(self, row: PublishedRow, column: str) -> str:
         """Return what the file says of one printed number; empty where it says nothing."""
         cell = row.arm, row.match, column
         notes = [n.note for n in self.cell_notes if (n.row, n.match, n.column) == cell]
-        return notes[0] if notes else ""
+        return notes[0] if notes else self.columns[column].note
+
+
+Tables = tuple[PublishedTable, ...]
+"""The printed tables that an ablation names; the first that has a number is asked."""
+
+
+def places(tables: Tables) -> str:
+    """Return papers, versions and places, each paper once."""
+    by_paper: dict[str, list[str]] = {}
+    for table in tables:
+        by_paper.setdefault(f"{table.paper} {table.version}", []).append(table.place)
+    return "; ".join(f"{paper}, {', '.join(at)}" for paper, at in by_paper.items())
 
 
 def table_problems(document: Document, table: PublishedTable, stem: str) -> Iterator[str]:

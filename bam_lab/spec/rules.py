@@ -212,10 +212,6 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
             ("baseline",),
             f"must be an arm, got {spec.baseline!r}. {nearest(spec.baseline, spec.arms)}",
         )
-    if spec.match.on == "tokens" and "phase" in (document.data.get("match") or {}):
-        yield document.problem(
-            ("match", "phase"), "must not be given with `on: tokens`: it has no effect. Remove it."
-        )
     for index, column in enumerate(spec.report.columns):
         if column != "heldout/*/perplexity":
             yield document.problem(
@@ -224,25 +220,13 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
             )
 
 
-def name_problems(
-    document: Document, spec: AblationSpec, claims: Collection[str], published: Collection[str]
-) -> Iterator[str]:
-    """Check the claims and the published table that an ablation names."""
+def name_problems(document: Document, spec: AblationSpec, claims: Collection[str]) -> Iterator[str]:
+    """Check the claims and the questions that an ablation names."""
     for index, claim in enumerate(spec.claims):
         if claim not in claims:
             yield document.problem(
                 ("claims", index),
                 f"must be an id of ablations/claims.yaml, got {claim!r}. {nearest(claim, claims)}",
-            )
-    tables: dict[tuple[str, ...], str] = {("report", "published"): spec.report.published}
-    for scale, table in spec.report.published_at.items():
-        tables["report", "published_at", scale] = table
-    for loc, table in tables.items():
-        if table and table not in published:
-            yield document.problem(
-                loc,
-                f"must name a file of reports/published, got {table!r}. "
-                f"{nearest(table, published)}",
             )
     for index, answer in enumerate(spec.answers):
         if not re.fullmatch(r"[A-D][1-9][0-9]?", answer):
