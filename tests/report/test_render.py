@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from bam_lab.errors import InputError
-from bam_lab.report import figures
+from bam_lab.report import drawing
 from bam_lab.report.render import NAMES, render, render_results
 from bam_lab.report.templates import tex
 from tests.report.fake_store import ARMS, Fake, make_store
@@ -294,7 +294,7 @@ def test_a_single_arm_has_no_figure_of_changes(tmp_path):
 
 
 def test_without_matplotlib_figures_are_left_out_with_a_note(five, tmp_path, monkeypatch):
-    monkeypatch.setattr(figures, "available", lambda: False)
+    monkeypatch.setattr(drawing, "available", lambda: False)
     text = text_of(render(*five, tmp_path), "report.html")
     assert "matplotlib is not installed" in text
     assert "<svg" not in text
