@@ -4,16 +4,18 @@
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
 from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, settled, solve
+from bam_lab.cost.match.measured import Model
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.cost.time import Job, Pace, makespan, pace
 from bam_lab.record.manifest import cores
 from bam_lab.record.store import Store
+from bam_lab.run.calibration import calibrated, models_of
 from bam_lab.run.reproduce import current_graph
 from bam_lab.run.scheduler import unfinished
 from bam_lab.run.stage import Graph, Stage
@@ -36,7 +38,7 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class StageRow:
-    """Hold one stage of the graph."""
+    """Hold one stage of the graph; `needs` are the keys of those that it reads."""
 
     name: str
     label: str
@@ -51,6 +53,7 @@ class StageRow:
     threads: int
     seconds: float
     peak_bytes: int
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,15 +82,19 @@ def make_plan(
     resolved: ResolvedAblation, store: Store, replicates: int | None, workers: int | None
 ) -> Plan:
     """Plan an ablation against what the store already has."""
-    resolved = settled(resolved)
+    resolved = calibrated(resolved, store)
     repeats = replicates or resolved.ablation.replicates.count
     graph = current_graph(resolved, store, repeats)
+    resolved = settled(resolved)
     models = _models(resolved)
     speed = pace(store)
     left = {stage.fingerprint for stage in unfinished(graph, store)}
     under = dict(resolved.settings)
     rows = [
-        _stage_row(under.get(graph.setting(stage), resolved), stage, models, left, speed)
+        replace(
+            _stage_row(under.get(graph.setting(stage), resolved), stage, models, left, speed),
+            needs=tuple(need.key for need in graph.needs(stage)),
+        )
         for stage in graph.stages.values()
     ]
     available = cores()
@@ -192,7 +199,7 @@ def _stage_row(
             texts += len(stage.spec.get("held_out_only", ()))
             tokens = resolved.scale.evaluation.tokens_per_domain * texts
             executed = tokens * row.flops.executed_forward
-        case "corpus" | "tokenizer" | "order" | "upcycle":
+        case "corpus" | "tokenizer" | "order" | "calibrate" | "upcycle":
             pass
     return StageRow(
         name=stage.name,
@@ -212,22 +219,28 @@ def _stage_row(
 
 
 def _stage_bytes(resolved: ResolvedAblation, stage: Stage, row: ModelRow) -> int:
-    model, phases = resolved.model, resolved.scale.phases
+    model = resolved.model
     method = resolved.arms[stage.arm] if stage.arm else DENSE
     match stage.name:
         case "corpus" | "tokenizer" | "order":
             return memory.PREPARE_BYTES
+        case "calibrate":
+            return sum(_timed_bytes(resolved, stage, timed) for timed in models_of(resolved))
         case "upcycle":
             return memory.upcycling(model, method, row.num_experts, DENSE).total
         case "evaluate":
             return memory.evaluation(model, method, row.num_experts).total
         case "seed_model" | "expert" | "mixture":
-            batch = {
-                "seed_model": phases.seed_model,
-                "expert": phases.expert,
-                "mixture": phases.mixture,
-            }[stage.name].batch_sequences
+            batch = stage.spec["size"]["batch_sequences"]
             return memory.training(model, method, row.num_experts, batch).total
+
+
+def _timed_bytes(resolved: ResolvedAblation, stage: Stage, timed: Model) -> int:
+    """Return the memory of one of the models that a calibration holds at once."""
+    model, batch = resolved.model, stage.spec.get("batch_sequences")
+    if batch is None:
+        return memory.evaluation(model, timed.method, timed.num_experts).total
+    return memory.training(model, timed.method, timed.num_experts, batch).total
 
 
 def _seconds_left(graph: Graph, rows: list[StageRow], available: int) -> float:

@@ -20,6 +20,7 @@ DEFAULT_SECONDS: dict[str, float] = {
     "corpus": 60.0,
     "tokenizer": 25.0,
     "order": 30.0,
+    "calibrate": 30.0,
     "upcycle": 2.0,
 }
 

@@ -7,13 +7,22 @@ in the store but are no longer found.
 from typing import Literal, get_args
 
 StageName = Literal[
-    "corpus", "tokenizer", "order", "seed_model", "expert", "upcycle", "mixture", "evaluate"
+    "corpus",
+    "tokenizer",
+    "order",
+    "calibrate",
+    "seed_model",
+    "expert",
+    "upcycle",
+    "mixture",
+    "evaluate",
 ]
 
 REVISIONS: dict[StageName, int] = {
     "corpus": 2,
     "tokenizer": 1,
     "order": 1,
+    "calibrate": 1,
     "seed_model": 1,
     "expert": 1,
     "upcycle": 1,

@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,14 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from bam_lab.errors import BamLabError
-from bam_lab.model.context import Draw
 from bam_lab.model.generate import generate
-from bam_lab.model.losses import next_token_loss
-from bam_lab.model.router_losses import router_losses, weigh
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.run.bench_systems import DECODED_ROWS, NEW, PROMPT, Contender
+from bam_lab.run.timed import timed, training_loss, training_step
 from bam_lab.train.numerics import prepare
-from bam_lab.train.optim import DEFAULTS, adamw
 
 MATRIX = 1024
 """Rows and columns of the product whose rate stands for the machine's."""
@@ -82,13 +78,13 @@ def _asked(row: Contender, precision: str) -> dict[str, Callable[[], Any]]:
     if row.library == "transformers":
         model: nn.Module = _transformers(row)
         return {
-            "step": _step(model, lambda: _their_loss(model, tokens), precision),
-            "decode": lambda: _timed(lambda: _their_decoding(model, tokens), precision),
+            "step": training_step(model, lambda: _their_loss(model, tokens), precision),
+            "decode": lambda: timed(lambda: _their_decoding(model, tokens), precision),
         }
     ours = initialise(Transformer(row.model, row.method, row.num_experts), generator)
     return {
-        "step": _step(ours, lambda: _our_loss(ours, tokens), precision),
-        "decode": lambda: _timed(lambda: _our_decoding(ours, tokens), precision),
+        "step": training_step(ours, lambda: training_loss(ours, tokens), precision),
+        "decode": lambda: timed(lambda: _our_decoding(ours, tokens), precision),
     }
 
 
@@ -101,36 +97,9 @@ def _transformers(row: Contender) -> nn.Module:
     return mixtral(row.model, row.num_experts, 2, row.implementation)
 
 
-def _our_loss(model: Transformer, tokens: Tensor) -> Tensor:
-    """Return the loss of a training step, router losses included, as `train/module.py` has it."""
-    output = model(tokens[:, :-1], Draw(100, torch.Generator().manual_seed(0)))
-    nll = next_token_loss(output.hidden, model.lm_head_weight, tokens[:, 1:])
-    return nll + weigh(router_losses(output, model.method), model.method, model.l1_weight)
-
-
 def _their_loss(model: Any, tokens: Tensor) -> Tensor:
     loss: Tensor = model(input_ids=tokens[:, :-1], labels=tokens[:, :-1]).loss
     return loss
-
-
-def _step(
-    model: nn.Module, loss: Callable[[], Tensor], precision: str
-) -> Callable[[], tuple[float, float, float]]:
-    optimizer = adamw(model, DEFAULTS)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-
-    def step() -> tuple[float, float, float]:
-        start, cpu = time.perf_counter(), time.process_time()
-        optimizer.zero_grad()
-        with _autocast(precision):
-            value = loss()
-        value.backward()  # type: ignore[no-untyped-call]
-        between = time.perf_counter()
-        torch.nn.utils.clip_grad_norm_(parameters, DEFAULTS.grad_clip)
-        optimizer.step()
-        return between - start, time.perf_counter() - between, time.process_time() - cpu
-
-    return step
 
 
 def _our_decoding(model: Transformer, tokens: Tensor) -> None:
@@ -150,13 +119,6 @@ def _their_decoding(model: Any, tokens: Tensor) -> None:
     )
 
 
-def _timed(work: Callable[[], None], precision: str) -> float:
-    start = time.perf_counter()
-    with torch.no_grad(), _autocast(precision):
-        work()
-    return time.perf_counter() - start
-
-
 def _matrix_product(precision: str) -> Callable[[], tuple[float, float, float]]:
     dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float32
     a, b = torch.randn(MATRIX, MATRIX).to(dtype), torch.randn(MATRIX, MATRIX).to(dtype)
@@ -171,9 +133,3 @@ def _matrix_product(precision: str) -> Callable[[], tuple[float, float, float]]:
         return min(times), 0.0, 0.0
 
     return step
-
-
-def _autocast(precision: str) -> AbstractContextManager[Any]:
-    if precision == "bf16-mixed":
-        return torch.autocast("cpu", torch.bfloat16)
-    return nullcontext()

@@ -25,6 +25,7 @@ from bam_lab.cost.match import (
     used_branches,
 )
 from bam_lab.errors import SpecError
+from bam_lab.run.calibration import calibration_stage, is_known
 from bam_lab.run.stage import Graph, Stage, plain
 from bam_lab.run.stage_specs import (
     conversion_stage,
@@ -89,15 +90,19 @@ def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str 
     Raises:
         SpecError: two arms are the same run, or the match cannot be solved.
     """
-    resolved = settled(resolved)
-    budgets = solve(resolved)
     corpus = corpus_stage(resolved.corpus)
     builder = _Builder(resolved, {corpus.fingerprint: corpus})
     for _, child in resolved.settings:
         builder.resolved = child
+        if stage := calibration_stage(child):
+            builder.add(stage)
+    resolved = settled(resolved)
+    budgets = solve(resolved)
+    for _, child in resolved.settings:
+        builder.resolved = child
         own = {arm: budgets[arm] for arm in child.arms}
         _add_setting(builder, own, corpus, replicates, corpus_digest or UNKNOWN_DIGEST)
-    known = corpus_digest is not None
+    known = corpus_digest is not None and is_known(resolved)
     used = {key: tuple(names) for key, names in builder.settings.items() if "" not in names}
     return Graph(builder.stages, known, corpus, tuple(builder.again), used)
 
@@ -212,7 +217,8 @@ def _arm(
     elif not starts_anew(method):
         inputs["seed_model"] = experts[SEED]
     parts = list(zip(parts_of(method), budget.parts, strict=True))
-    size, data = phase_of(resolved, method), resolved.reads(arm)
+    batch, data = {"batch_sequences": budget.batch_sequences}, resolved.reads(arm)
+    size = phase_of(resolved, method).model_copy(update=batch)
     for index, (part, spent) in enumerate(parts):
         text, order = _text(builder, f"arms.{arm}", tokenizer, data.mix or {}, data, size, spent)
         details = {"method": _identity(part), **text}

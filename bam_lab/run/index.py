@@ -12,6 +12,7 @@ from typing import Any
 from bam_lab.cost.match import branches, mixed, settled, solve
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.record.store import Store
+from bam_lab.run.calibration import calibrated
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
 from bam_lab.spec.load import ResolvedAblation
@@ -28,7 +29,7 @@ def index_key(resolved: ResolvedAblation) -> str:
 def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicates: int) -> Path:
     """Write the index; return its path."""
     folder = make_folder(store.ablation(index_key(resolved)))
-    resolved = settled(resolved)
+    resolved = settled(calibrated(resolved, store))
     budgets = solve(resolved)
     content = {
         "ablation": _dump(resolved.ablation),

@@ -18,6 +18,7 @@ from bam_lab.model import checkpoint
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record.files import intact
 from bam_lab.record.store import Store
+from bam_lab.run.calibration import calibrated
 from bam_lab.run.reproduce import current_graph
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stages_common import TOKENS, load_model
@@ -63,7 +64,8 @@ def prove_arm(resolved: ResolvedAblation, store: Store, arm: str) -> Iterator[Pr
         InputError: the model does not fit in memory, or a folder of the store is damaged.
     """
     prepare(resolved.scale.phases.mixture.threads)
-    graph, resolved = current_graph(resolved, store, 1), settled(resolved).of(arm)
+    graph = current_graph(resolved, store, 1)
+    resolved = settled(calibrated(resolved, store)).of(arm)
     method = resolved.arms[arm]
     stage = _finished(graph, store, arm)
     if stage is not None:

@@ -24,6 +24,7 @@ from bam_lab.record.numerics import (
 )
 from bam_lab.record.stages import TEXT, StageName
 from bam_lab.record.store import Store
+from bam_lab.run.calibration import calibrated
 from bam_lab.run.graph import build_graph
 from bam_lab.run.index import write_index
 from bam_lab.run.outcome import GraphRun, Settings
@@ -41,10 +42,12 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hf": ("peft", "transformers"),
 }
 USED_BY: dict[str, set[StageName]] = {
-    "train": {"seed_model", "expert", "upcycle", "mixture", "evaluate"},
+    "train": {"calibrate", "seed_model", "expert", "upcycle", "mixture", "evaluate"},
     "data": {"corpus", "tokenizer", "order"},
     "hf": set(),  # low-rank branches alone, which `require` is told of
 }
+FIRST: tuple[StageName, ...] = ("corpus", "calibrate")
+"""The stages whose results enter the fingerprints of others, and which read none."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class RunOptions:
 
 
 def current_graph(resolved: ResolvedAblation, store: Store, replicates: int) -> Graph:
-    """Return the ablation's graph, with final fingerprints if the store holds its corpus.
+    """Return the ablation's graph, with final fingerprints if the store holds what they hang on.
 
     Raises:
         SpecError: two arms are the same run, or the match cannot be solved.
@@ -89,7 +92,7 @@ def current_graph(resolved: ResolvedAblation, store: Store, replicates: int) -> 
     if store.is_done(key):
         with intact(store.stage(key)):
             digest = str(read_json(store.stage(key) / "corpus.json")["digest"])
-    return build_graph(resolved, replicates, digest)
+    return build_graph(calibrated(resolved, store), replicates, digest)
 
 
 def run_ablation(
@@ -124,8 +127,8 @@ def run_ablation(
         require_device(store, numerics)
     before = 0
     if not graph.known:
-        only = Graph({graph.corpus.fingerprint: graph.corpus}, False, graph.corpus)
-        done = _run(only, store, numerics, options, console)
+        first = {key: stage for key, stage in graph.stages.items() if stage.name in FIRST}
+        done = _run(Graph(first, False, graph.corpus), store, numerics, options, console)
         if done.failures:
             return _outcome(graph, None, done)
         before = done.finished

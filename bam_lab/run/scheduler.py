@@ -146,6 +146,8 @@ class _Scheduler:
     def _fits(self, stage: Stage) -> bool:
         if not self.running:
             return True
+        if stage.alone or any(running.stage.alone for running in self.running.values()):
+            return False
         limit = self.settings.workers
         if limit is not None and len(self.running) >= limit:
             return False

@@ -23,6 +23,7 @@ class Stage:
         replicate: the replicate it belongs to; None when all share it.
         role: what it is for: the stage's name, or for `evaluate` what is evaluated (`seed_model`,
             `expert`, `step-0`, `arm`); `first part` and `conversion` where a mixture phase has two.
+        alone: whether no other stage may run beside it, which would disturb what it measures.
     """
 
     name: StageName
@@ -37,6 +38,7 @@ class Stage:
     arm: str | None = None
     replicate: int | None = None
     domain: str | None = None
+    alone: bool = False
 
     @property
     def key(self) -> str:
@@ -61,7 +63,8 @@ class Graph:
 
     Attributes:
         stages: fingerprint -> stage.
-        known: whether the corpus is built, and so the fingerprints are final.
+        known: whether the corpus is built and the models of a measured match are timed, and so the
+            fingerprints are final.
         again: work of `stages` that another arm needs too, named as that arm's: arms that differ
             in their mixture phase alone are upcycled once.
         settings: fingerprint -> the settings that need it; of an ablation that has settings.

@@ -67,6 +67,14 @@ def order(context: StageContext) -> None:
     order(context)
 
 
+def calibrate(context: StageContext) -> None:
+    """Time models in turn: `calibration.json`."""
+    from bam_lab.run.stages_calibrate import calibrate
+
+    start_afresh(context.work)
+    calibrate(context)
+
+
 def seed_model(context: StageContext) -> None:
     """Train the seed model from its initialisation."""
     from bam_lab.run.stages_training import train_seed_model
@@ -109,6 +117,7 @@ STAGES: Mapping[str, StageFunction] = MappingProxyType(
         "corpus": corpus,
         "tokenizer": tokenizer,
         "order": order,
+        "calibrate": calibrate,
         "seed_model": seed_model,
         "expert": expert,
         "upcycle": upcycle,

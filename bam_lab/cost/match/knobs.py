@@ -15,6 +15,7 @@ from bam_lab.cost.match.budget import TOLERANCE
 from bam_lab.cost.match.lineage import num_experts
 from bam_lab.cost.match.measured import Model, model_of
 from bam_lab.cost.params import count
+from bam_lab.cost.sizes import sized
 from bam_lab.errors import SpecError
 from bam_lab.spec.knobs import Size, fits, lacks, span, turn, value_of
 from bam_lab.spec.match_rules import SIZES
@@ -120,7 +121,7 @@ def decoded_models(resolved: ResolvedAblation) -> tuple[Model, ...]:
     times the baseline's FLOPs: of those within 1% of each other in FLOPs the one nearest to it in
     total parameters, at most `CANDIDATES`.
     """
-    guess = replace(resolved, measured=None)
+    guess = sized(replace(resolved, measured=None))
     found = [model_of(guess, method) for method in resolved.arms.values()]
     for arm in resolved.arms:
         if not knobs_of(guess, arm):

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bam_lab.cost.match.lineage import num_experts
+from bam_lab.cost.sizes import sized
 from bam_lab.spec.experts import parts_of
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.resolved import ResolvedAblation
@@ -36,7 +37,7 @@ def trained_models(resolved: ResolvedAblation) -> tuple[Model, ...]:
     """Return the model of each part of each arm's mixture phase, once."""
     return _once(
         Model(part, num_experts(resolved, method))
-        for method in resolved.arms.values()
+        for method in sized(resolved).arms.values()
         for part in parts_of(method)
     )
 

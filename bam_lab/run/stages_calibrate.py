@@ -1,0 +1,89 @@
+"""The calibrate stage: seconds of a training step, or of a decoded token, of several models.
+
+Models begin at random and read random tokens: what a step takes hangs on shapes, and hardly on
+weights or text. All are held at once and take their turns, so that a slow moment of the machine
+meets them all; a model's seconds are the median over its turns. The artifact fixes what is trained,
+so it is made once: another measurement would be another match.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bam_lab.model.generate import generate
+from bam_lab.model.transformer import Transformer, initialise
+from bam_lab.record.files import write_json
+from bam_lab.run.context import Progress, StageContext
+from bam_lab.run.stages_common import decode, decode_method
+from bam_lab.run.timed import timed, training_loss, training_step
+from bam_lab.spec.model import ModelSpec
+from bam_lab.train.numerics import prepare
+
+NAME = "calibration.json"
+ROUNDS, WARM_UP = 15, 2
+TURN_SECONDS = 0.25
+DECODED_ROWS = 4
+"""Completions side by side; prompt and completion each take half of the model's context, at most
+`LONGEST` tokens."""
+LONGEST = 64
+
+
+def calibrate(context: StageContext) -> None:
+    """Write `calibration.json`: median seconds by model, in the order of the spec, and turns."""
+    prepare(context.threads)
+    works = [_work(context, raw) for raw in context.spec["models"]]
+    turns = measure(works, lambda done, all_: _progress(context, done, all_))
+    content = {"seconds": [median(times) for times in turns], "turns": turns}
+    write_json(context.work / NAME, content)
+    context.facts["seconds"] = content["seconds"]
+
+
+def measure(
+    works: Sequence[Callable[[], float]], tell: Callable[[int, int], None] = lambda done, all_: None
+) -> list[list[float]]:
+    """Return the seconds of each work, a round each; each returns its own seconds.
+
+    In a round everyone has a turn of about `TURN_SECONDS`, of which the first time is left out: it
+    finds the caches full of another's.
+    """
+    total = len(works) * (ROUNDS + 1)
+    lengths = []
+    for index, work in enumerate(works):
+        tell(index, total)
+        warm = [work() for _ in range(WARM_UP)]
+        lengths.append(max(round(TURN_SECONDS / max(warm[-1], 1e-9)), 1))
+    turns: list[list[float]] = [[] for _ in works]
+    for number in range(ROUNDS):
+        for index, work in enumerate(works):
+            tell(len(works) * (number + 1) + index, total)
+            times = [work() for _ in range(lengths[index] + 1)][1:]
+            turns[index].append(sum(times) / len(times))
+    return turns
+
+
+def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], float]:
+    """Return what does one unit of the measured work and returns its seconds."""
+    spec, device = decode(context.spec["model"], ModelSpec), context.numerics.device
+    generator = torch.Generator().manual_seed(0)
+    model = Transformer(spec, decode_method(raw["method"]), raw["num_experts"])
+    model = initialise(model, generator).to(device)
+    rows = context.spec.get("batch_sequences", DECODED_ROWS)
+    tokens = torch.randint(spec.vocab_size, (rows, spec.max_seq_len + 1), generator=generator)
+    tokens, precision = tokens.to(device), context.numerics.precision
+    if context.spec["measures"] == "training step":
+        step = training_step(model, lambda: training_loss(model, tokens), precision, device)
+        return lambda: sum(step()[:2])
+    return lambda: timed(lambda: _complete(model, tokens), precision, device)
+
+
+def _complete(model: Transformer, tokens: Tensor) -> None:
+    length = min(model.spec.max_seq_len // 2, LONGEST)
+    generate(model.eval(), tokens[:, :length], None, length, end=None)
+
+
+def _progress(context: StageContext, done: int, total: int) -> None:
+    context.check_stop()
+    context.report(Progress(done, total, note="timing the arms in turn"))
