@@ -54,10 +54,11 @@ def list_(
 
 def _show(entries: "list[Entry]") -> None:
     out = console()
-    made = table("ablation", "arms", ">FLOPs", ">time", "done")
+    made = table("ablation", "arms", ">FLOPs", ">time", ">done")
+    made.columns[0].min_width = max((len(entry.id) for entry in entries), default=0)
     for entry in entries:
         if entry.problem:
-            made.add_row(entry.id, "", "", "", "does not check")
+            made.add_row(entry.id, "does not check")
             continue
         names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{entry.place}"
         also = f"\nalso: {', '.join(entry.aliases)}[/dim]" if entry.aliases else "[/dim]"

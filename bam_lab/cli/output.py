@@ -31,7 +31,10 @@ def table(*columns: str, title: str = "") -> Table:
     for column in columns:
         right = column.startswith(">")
         made.add_column(
-            column.removeprefix(">"), justify="right" if right else "left", no_wrap=right
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="ellipsis" if right else "fold",  # names are never cut off
         )
     return made
 
