@@ -14,6 +14,7 @@ OptionalReference = Annotated[
     str | None,
     typer.Argument(metavar="[ID]", help="Id, alias or file of an ablation (see `list`)."),
 ]
+All = Annotated[bool, typer.Option("--all", help="Every ablation, shared stages counted once.")]
 Scale = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from rich.console import Console
@@ -28,6 +29,7 @@ LEGEND = (
 
 def plan(
     reference: options.OptionalReference = None,
+    every: options.All = False,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
     domains: options.Domains = None,
@@ -39,7 +41,13 @@ def plan(
     """Show parameters, FLOPs, steps, time and memory of every arm and stage.
 
     With --scale and no ID: the scale's sizes, and the papers' printed counts beside ours.
+    With --all: the price of all ablations together, and what sharing saves.
     """
+    if every:
+        given = {"ID": reference, "--set": overrides, "--domain": domains, "--workers": workers}
+        return _all(
+            [name for name, value in given.items() if value], scale, replicates, store, json
+        )
     if reference is None:
         given = {"--set": overrides, "--domain": domains, "--replicates": replicates}
         return _scale(scale, [name for name, value in given.items() if value], json)
@@ -51,6 +59,27 @@ def plan(
         print_json(as_json(made))
     else:
         show(made, console())
+
+
+def _all(
+    without_effect: list[str],
+    scale: str | None,
+    replicates: int | None,
+    store: Path | None,
+    json: bool,
+) -> None:
+    from bam_lab.cli import price
+    from bam_lab.spec.load import list_ablations
+
+    if without_effect:
+        raise SpecError(f"--all must stand without {without_effect[0]}, got both. Leave one out.")
+    references = [path.stem for path in list_ablations()]
+    found = price.price(references, Store(store_root(store)), scale, replicates)
+    if json:
+        print_json(price.as_json(found))
+    else:
+        price.show(found, console())
+    price.refuse_problems(found)
 
 
 def _scale(name: str | None, without_effect: list[str], json: bool) -> None:
