@@ -7,6 +7,7 @@ trained is that of the longest way through its stages, not their sum.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from bam_lab.cost.communication import DEVICES
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import number
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
@@ -30,9 +31,10 @@ def lineage_table(evidence: Evidence) -> Table:
         caption=(
             "Mean over replicates, from the ledgers; an arm pays for the seed model and branches "
             "that it uses in full, though arms share them. Device time: seconds of the training "
-            "loops times devices. Critical path: wall seconds with the branches side by side, from "
-            "the start of the seed model. Active × tokens: activated parameters times training "
-            "tokens. Bytes sent: between processes; 0 on one device."
+            "loops times devices. Critical path: wall seconds from the trained seed model to the "
+            "trained arm, branches side by side. Active × tokens: activated parameters times "
+            "training tokens. "
+            f"Bytes sent: what {DEVICES} devices would send, experts in groups, by arithmetic."
         ),
         corner="arm",
         columns=(
@@ -48,13 +50,30 @@ def lineage_table(evidence: Evidence) -> Table:
 def _values(evidence: Evidence, found: Sequence[Sequence[StageFact]]) -> list[Value]:
     by_key = {stage.key: stage for stage in evidence.stages}
     runs = tuple(dict.fromkeys(stage.key for stages in found for stage in stages))
-    path = math.fsum(critical_seconds(stages, by_key) for stages in found) / len(found)
+    after = [critical_seconds(stages, by_key) - _seed_seconds(stages) for stages in found]
+    path = math.fsum(after) / len(found)
     return [
         *_by_phase(found, runs, tuple(_PHASES), lambda s: float(s.ledger["device_seconds"])),
         Value(f"{path:,.0f}", path, runs=runs),
         *_by_phase(found, runs, ("expert", "mixture"), active_tokens),
-        *_by_phase(found, runs, tuple(_PHASES), lambda s: float(s.ledger["bytes_communicated"])),
+        *_sent(found, runs),
     ]
+
+
+def _sent(found: Sequence[Sequence[StageFact]], runs: tuple[str, ...]) -> Iterator[Value]:
+    def sent(stage: StageFact) -> float:
+        return float(stage.ledger["bytes_communicated"])
+
+    if any(sent(stage) for stages in found for stage in stages):
+        yield from _by_phase(found, runs, tuple(_PHASES), sent)
+    else:
+        yield from [nothing("not counted when this was run")] * (len(_PHASES) + 1)
+
+
+def _seed_seconds(stages: Sequence[StageFact]) -> float:
+    return math.fsum(
+        float(stage.ledger["wall_seconds"]) for stage in stages if stage.name == "seed_model"
+    )
 
 
 def active_tokens(stage: StageFact) -> float:

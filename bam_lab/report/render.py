@@ -21,6 +21,8 @@ from bam_lab.errors import InputError
 from bam_lab.record.files import make_folder, write_text
 from bam_lab.report import drawing
 from bam_lab.report.assumptions import register
+from bam_lab.report.axes_figure import axis_figures
+from bam_lab.report.budgets import budgets_table
 from bam_lab.report.by_setting import Result, result_of
 from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
@@ -28,6 +30,7 @@ from bam_lab.report.curves import curves_figure, has_curves
 from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
+from bam_lab.report.measures_table import measures_table
 from bam_lab.report.page import page_parts
 from bam_lab.report.pages import for_latex
 from bam_lab.report.paths import lineage_table
@@ -115,6 +118,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             judgements=judgements,
             delta_nats=nats(evidence.delta),
             assumptions=register(evidence),
+            axis_figures=axis_figures(evidence) if drawn else {},
             curves_figure=_curves(evidence, drawn),
             drawn=drawn,
             data=_script(evidence, summary),
@@ -134,6 +138,8 @@ def write(evidence: Evidence, out: Path) -> Rendered:
 def _tables(evidence: Evidence, published: Tables) -> dict[str, Table | None]:
     """Return every table by its label, in the order of the CSV; None where there is nothing."""
     return {
+        "budgets": budgets_table(evidence),
+        "measures": measures_table(evidence, published),
         "match": match_table(evidence),
         "lineage": lineage_table(evidence),
         "ledger": ledger_table(evidence),

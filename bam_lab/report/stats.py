@@ -73,7 +73,8 @@ def percent(nats: float) -> float:
 
 def block_difference(blocks: Blocks, first: str, second: str) -> Difference | None:
     """Estimate `first` minus `second`; see `block_contrast`."""
-    return block_contrast(blocks, {first: 1.0, second: -1.0})
+    weights = {first: 1.0, second: -1.0} if first != second else {first: 0.0}
+    return block_contrast(blocks, weights)
 
 
 def block_contrast(blocks: Blocks, weights: Mapping[str, float]) -> Difference | None:
