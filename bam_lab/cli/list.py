@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from bam_lab.cli import options
+from bam_lab.cli import filters, options
 from bam_lab.cli.output import amount, console, duration, print_json, table
 from bam_lab.errors import SpecError
 from bam_lab.record.store import Store, store_root
@@ -33,16 +33,20 @@ class Entry:
 
 
 def list_(
+    question: filters.Question = None,
+    claim: filters.Claim = None,
+    paper: filters.Paper = None,
     scale: options.Scale = None,
     replicates: options.Replicates = None,
     store: options.StorePath = None,
     json: options.Json = False,
 ) -> None:
-    """List the ablations with their aliases, paper, arms and cost."""
+    """List the ablations with their aliases, paper, arms and cost: all, or those asked for."""
     from bam_lab.spec.load import list_ablations
 
     where = Store(store_root(store))
-    entries = [_entry(path.stem, scale, replicates, where) for path in list_ablations()]
+    paths = filters.chosen(list_ablations(), filters.Filter(question, claim, paper))
+    entries = [_entry(path.stem, scale, replicates, where) for path in paths]
     problems = [entry.problem for entry in entries if entry.problem]
     if json:
         print_json([asdict(entry) for entry in entries])

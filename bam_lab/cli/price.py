@@ -153,8 +153,8 @@ def show(found: Price, out: Console) -> None:
         times = (entry.seconds, entry.added_seconds)
         made.add_row(entry.id, *map(str, counts), *map(duration, times))
     out.print(made)
-    counts = {entry.replicates for entry in planned}
-    repeats = f"{min(counts)}" if len(counts) == 1 else "as many as each says"
+    repeated = {entry.replicates for entry in planned}
+    repeats = f"{min(repeated)}" if len(repeated) == 1 else "as many as each says"
     out.print(
         "new: stages that no ablation above has; adds: their time. Times are of "
         f"{found.cores} busy cores. Replicates: {repeats}.\n",

@@ -1,0 +1,65 @@
+"""`list` by question, claim and paper."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bam_lab.cli.filters import Filter, chosen
+from bam_lab.errors import InputError
+from tests.cli.command import bam_lab
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    """Return small files in the folders of two papers, one of them no YAML."""
+    texts = {
+        "bam/one": "answers: [A7, A8]\nclaims: [C2a, C20]\nsource: {paper: 'arXiv:2408.08274'}",
+        "bam/two": "answers: [A8]\nclaims: [C1]\nsource: {paper: 'arXiv:2408.08274'}",
+        "lory/three": "claims: [C2]\nsource: {paper: 'arXiv:2405.03133'}",
+        "lory/broken": "answers: [",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return [tmp_path / f"{name}.yaml" for name in texts]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Filter(), ["one", "two", "three", "broken"]),
+        (Filter(question="A7"), ["one"]),
+        (Filter(question="A8"), ["one", "two"]),
+        (Filter(claim="C2"), ["one", "three"]),
+        (Filter(claim="C2a"), ["one"]),
+        (Filter(claim="C20"), ["one"]),
+        (Filter(paper="lory"), ["three", "broken"]),
+        (Filter(paper="2408.08274"), ["one", "two"]),
+        (Filter(question="A8", claim="C1"), ["two"]),
+        (Filter(question="A7", paper="lory"), []),
+    ],
+)
+def test_chosen(paths: list[Path], wanted: Filter, names: list[str]) -> None:
+    assert [path.stem for path in chosen(paths, wanted)] == names
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        (Filter(question="A9"), r"--question must name .* got 'A9'\. Did you mean `A[78]`\?"),
+        (Filter(claim="C3"), r"--claim must name .* got 'C3'\."),
+        (Filter(paper="bram"), r"--paper must name .* Did you mean `bam`\?"),
+    ],
+)
+def test_names_that_nothing_has(paths: list[Path], wanted: Filter, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        chosen(paths, wanted)
+
+
+def test_list_shows_those_alone(tmp_path: Path) -> None:
+    done = bam_lab("list", "--question", "A11", "--json", "--store", str(tmp_path))
+    assert done.code == 0, done.err
+    assert [entry["id"] for entry in json.loads(done.out)] == ["bam-general-share"]
+    shown = bam_lab("list", "--question", "A11", "--store", str(tmp_path))
+    assert "bam-general-share" in shown.out and "btx-eight-domains" not in shown.out
