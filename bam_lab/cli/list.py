@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """Hold one line of the list; `problem` is set where the file cannot be planned."""
+    """Hold one line of the list; `problem` is set where the file cannot be planned.
+
+    Attributes:
+        bases: the arms as the file names them, axes and settings not written out.
+    """
 
     id: str
     aliases: tuple[str, ...] = ()
@@ -23,6 +27,8 @@ class Entry:
     table: str = ""
     place: str = ""
     arms: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     scale: str = ""
     replicates: int = 0
     training_flops: int = 0
@@ -58,17 +64,18 @@ def list_(
 
 def _show(entries: "list[Entry]") -> None:
     out = console()
-    made = table("ablation", "arms", ">FLOPs", ">time", ">done")
+    made = table("ablation", ">arms", ">FLOPs", ">time", ">done")
     made.columns[0].min_width = max((len(entry.id) for entry in entries), default=0)
     for entry in entries:
         if entry.problem:
-            made.add_row(entry.id, "does not check")
+            made.add_row(f"{entry.id}\n[dim]does not check[/dim]", end_section=True)
             continue
-        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{entry.place}"
-        also = f"\nalso: {', '.join(entry.aliases)}[/dim]" if entry.aliases else "[/dim]"
+        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{', '.join(entry.bases)}"
+        names += "".join(f"\n{setting}" for setting in _settings(entry))
+        also = f"\nalso: {', '.join(entry.aliases)}" if entry.aliases else ""
         made.add_row(
-            names + also,
-            "\n".join(entry.arms),
+            f"{names}\n{entry.place}{also}[/dim]",
+            f"{len(entry.arms)}",
             amount(entry.training_flops),
             duration(entry.seconds_left),
             f"{entry.stages_done}/{entry.stages}",
@@ -80,6 +87,10 @@ def _show(entries: "list[Entry]") -> None:
         "`bam-lab plan ID` shows the details, `bam-lab reproduce ID` runs it.",
         style="dim",
     )
+
+
+def _settings(entry: Entry) -> list[str]:
+    return [f"under {', '.join(entry.settings)}"] if entry.settings else []
 
 
 def _entry(reference: str, scale: str | None, replicates: int | None, store: Store) -> Entry:
@@ -102,7 +113,9 @@ def _filled(made: "Plan") -> Entry:
         paper=spec.source.paper,
         table=spec.source.table,
         place=spec.source.place,
-        arms=tuple(spec.arms),
+        arms=tuple(made.resolved.arms),
+        bases=tuple(dict.fromkeys(made.resolved.bases.values())),
+        settings=tuple(name for name, _ in made.resolved.settings if name),
         scale=made.resolved.scale_name,
         replicates=made.replicates,
         training_flops=sum(row.training_flops for row in made.stages),

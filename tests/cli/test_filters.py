@@ -60,6 +60,6 @@ def test_names_that_nothing_has(paths: list[Path], wanted: Filter, message: str)
 def test_list_shows_those_alone(tmp_path: Path) -> None:
     done = bam_lab("list", "--question", "A11", "--json", "--store", str(tmp_path))
     assert done.code == 0, done.err
-    assert [entry["id"] for entry in json.loads(done.out)] == ["bam-general-share"]
+    assert "bam-general-share" in {entry["id"] for entry in json.loads(done.out)}
     shown = bam_lab("list", "--question", "A11", "--store", str(tmp_path))
     assert "bam-general-share" in shown.out and "btx-eight-domains" not in shown.out
