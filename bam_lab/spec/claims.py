@@ -45,6 +45,7 @@ class Compared(Spec):
         setting: `every` setting of the ablation, `at least k of n`, or one setting's name.
     """
 
+    test: str
     in_: Where = Field(default="average", alias="in")
     measure: MeasureName = "perplexity"
     match: MatchedOn = "any"
@@ -59,6 +60,16 @@ class Compared(Spec):
     def _effective(self) -> Self:
         if "in_" in self.model_fields_set and not MEASURES[self.measure].domains:
             raise ValueError(f"`in` has no effect, {self.measure} has no domains; remove it")
+        if self.in_.startswith("at most") and not isinstance(self, BetterTest | NoGainTest):
+            raise ValueError("`at most` says something of better and no_gain alone")
+        turned = isinstance(self, BetterTest | NoGainTest | OrderTest | InteractionTest)
+        if turned and MEASURES[self.measure].better == "none":
+            raise ValueError(f"no direction of {self.measure} is better; use ratio or monotone")
+        trained = isinstance(self, TrendTest | ReachesTest | AtHomeTest)
+        if trained and self.measure != "perplexity":
+            raise ValueError(f"`{self.test}` is about perplexity, got {self.measure}")
+        if isinstance(self, AtHomeTest) and "in_" in self.model_fields_set:
+            raise ValueError("`in` has no effect, the domains are the experts' own; remove it")
         bound = ["@" in role for role in self.names]
         if any(bound) and not all(bound):
             raise ValueError("all roles must be ARM@SETTING, or none")
@@ -194,8 +205,9 @@ class InteractionTest(Compared):
 class TrendTest(Compared):
     """Claim that the gain of the first arm of `gap` on the second grows or shrinks in training.
 
-    By validation losses at equal tokens: the last third of the mixture phase against the first
-    third after a tenth of it.
+    By validation losses at equal tokens: after a tenth of the mixture phase, the last third of the
+    rest against its first third. Where the ablation has budgets, by the last budget against the
+    first, each with its own decay.
     """
 
     test: Literal["trend"]
