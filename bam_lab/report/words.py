@@ -69,8 +69,8 @@ def words(test: Test, names: Sequence[str] = ()) -> str:
         case DiagonalTest():
             return "each dense expert best of all dense models on the tasks of its own domain"
         case CostTest(measure=measure, ratio=ratio):
-            share = "fewer" if ratio == "less" else "1/N of the"
-            return f"{arms[0]} {share} {MEASURES[measure].title}, against {arms[1]}"
+            part = "fewer" if ratio == "less" else "1/N of the"
+            return f"{arms[0]} {part} {MEASURES[measure].title}, against {arms[1]}"
         case _:
             assert_never(test)
 
