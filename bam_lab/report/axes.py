@@ -4,6 +4,7 @@ An axis is one of the arms' own (`over:`) or one of the settings'. A line joins 
 that axis alone. What was changed one at a time (`case`) is no axis to draw a line along.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,8 @@ class Point:
         value: where it stands on the axis, as the file writes it.
         gap: its difference from the baseline of its setting in nats; None for a missing number,
             and for the baseline itself.
-        nll: its own mean negative log-likelihood; None where it is missing.
+        nll: its mean negative log-likelihood: the baseline's and the gap, since the replicates
+            that an arm has may be others than the baseline's; None where it is missing.
     """
 
     arm: str
@@ -63,14 +65,17 @@ def lines_of(evidence: Evidence, axis: str, place: str) -> tuple[Line, ...]:
     found: dict[tuple[str, ...], list[Point]] = {}
     baselines: set[tuple[str, ...]] = set()
     for _, view in views(evidence):
-        means = _means(view, place)
+        level = mean_of(view, view.baseline, place)
         for arm in view.arms:
             if axis not in arm.axes:
                 continue
             key = _common(arm, axis)
             is_baseline = arm.name == view.baseline
             gap = None if is_baseline else effect(view, arm.name, view.baseline, place)
-            point = Point(arm.name, arm.axes[axis], gap, means.get(arm.name))
+            nll = level
+            if not is_baseline:
+                nll = level + gap.mean if level is not None and gap is not None else None
+            point = Point(arm.name, arm.axes[axis], gap, nll)
             found.setdefault(key, []).append(point)
             if is_baseline:
                 baselines.add(key)
@@ -91,9 +96,7 @@ def _named(axes: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name.rpartition('.')[2]} {value}"
 
 
-def _means(evidence: Evidence, place: str) -> dict[str, float]:
-    """Return arm -> mean over its replicates."""
-    sums: dict[str, list[float]] = {}
-    for (arm, _), nll in arm_blocks(evidence, place).items():
-        sums.setdefault(arm, []).append(nll)
-    return {arm: sum(values) / len(values) for arm, values in sums.items()}
+def mean_of(evidence: Evidence, arm: str, place: str) -> float | None:
+    """Return the mean over an arm's replicates; None where it has none."""
+    own = [nll for (name, _), nll in arm_blocks(evidence, place).items() if name == arm]
+    return math.fsum(own) / len(own) if own else None

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bam_lab.report.axes import Line, Point, axes_of, lines_of
-from bam_lab.report.blocks import AVERAGE, arm_blocks
+from bam_lab.report.axes import Line, Point, axes_of, lines_of, mean_of
+from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.drawing import COLOURS, DASHES, INK, drawing, svg
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.scope import number
@@ -49,7 +49,7 @@ def _figure(evidence: Evidence, axis: str, values: Sequence[Any]) -> str:
         panels[1][0].set_ylabel("perplexity")
         figure.supxlabel(axis, fontsize=8)
         handles, labels = panels[1][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=LEGEND_COLUMNS, fontsize=8)
+        figure.legend(handles, labels, loc="outside upper center", ncols=LEGEND_COLUMNS, fontsize=8)
         return svg(figure, f"axis-{axis}")
 
 
@@ -133,8 +133,7 @@ def _interval(changes: Any, perplexities: Any, point: Point, at: float, colour: 
 
 def _level(panel: Any, evidence: Evidence, place: str) -> None:
     """Draw the baseline that stands at no value of the axis."""
-    blocks = arm_blocks(evidence, place)
-    own = [nll for (arm, _), nll in blocks.items() if arm == evidence.baseline]
-    if own:
-        level = math.exp(math.fsum(own) / len(own))
-        panel.axhline(level, color=INK, linewidth=0.8, linestyle=":", label=evidence.baseline)
+    level = mean_of(evidence, evidence.baseline, place)
+    if level is not None:
+        look = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
+        panel.axhline(math.exp(level), label=evidence.baseline, **look)

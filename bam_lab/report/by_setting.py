@@ -4,14 +4,16 @@ A block compares the arms of a setting with that setting's baseline. Without set
 block, and it is the whole result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bam_lab.report import figures
 from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.grids import grid_tables
 from bam_lab.report.settings import views
-from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
+from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing, told
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.text import alone_table
 from bam_lab.spec.published import Tables
@@ -24,12 +26,14 @@ class Block:
     Attributes:
         setting: its name; empty where there is one only.
         changes: what it changes, as dotted overrides.
+        grids: crosses of two axes.
         figure: SVG; empty where there is nothing to draw.
     """
 
     setting: str
     changes: tuple[str, ...]
     effects: Table
+    grids: tuple[Table, ...]
     absolute: Table
     alone: Table | None
     noise: Table | None
@@ -38,7 +42,7 @@ class Block:
     @property
     def main(self) -> tuple[Table, ...]:
         """Return the tables that a paper would print."""
-        return (self.effects, self.absolute, *([self.alone] if self.alone else []))
+        return (self.effects, *self.grids, self.absolute, *([self.alone] if self.alone else []))
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -81,22 +85,28 @@ def result_of(evidence: Evidence, published: Tables, drawn: bool) -> Result:
     return Result(by_setting_table(evidence, blocks), blocks)
 
 
-def blocks_of(
-    evidence: Evidence, published: Tables, drawn: bool
-) -> tuple[Block, ...]:
+def blocks_of(evidence: Evidence, published: Tables, drawn: bool) -> tuple[Block, ...]:
     """Return the block of each setting."""
     changes = {setting.name: setting.changes for setting in evidence.settings}
     return tuple(
-        Block(
-            setting=name,
-            changes=tuple(f"{path} = {value}" for path, value in changes.get(name, {}).items()),
-            effects=effects_table(view, published),
-            absolute=absolute_table(view, published),
-            alone=alone_table(view),
-            noise=noise_table(view),
-            figure=figures.effects_figure(view, published) if drawn else "",
-        )
+        _block(view, published, drawn, name, changes.get(name, {}))
         for name, view in views(evidence)
+    )
+
+
+def _block(
+    view: Evidence, published: Tables, drawn: bool, setting: str, changes: Mapping[str, Any]
+) -> Block:
+    effects = effects_table(view, published)
+    return Block(
+        setting=setting,
+        changes=tuple(f"{path} = {value}" for path, value in changes.items()),
+        effects=effects,
+        grids=grid_tables(view, effects),
+        absolute=absolute_table(view, published),
+        alone=alone_table(view),
+        noise=noise_table(view),
+        figure=figures.effects_figure(view, published) if drawn else "",
     )
 
 
@@ -111,7 +121,7 @@ def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | Non
         kept = [i for i, column in enumerate(table.columns) if column.group == AVERAGE]
         columns += [replace(table.columns[i], group=block.setting) for i in kept]
         for row in table.rows:
-            values = [_with_note(row, row.values[i]) for i in kept]
+            values = [told(row, row.values[i]) for i in kept]
             found.setdefault(row.head, {})[block.setting] = values
     width = len(columns) // len(blocks)
     absent = [nothing("no such arm under this setting")] * width
@@ -133,7 +143,3 @@ def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | Non
         columns=tuple(columns),
         rows=tuple(rows),
     )
-
-
-def _with_note(row: Row, value: Value) -> Value:
-    return replace(value, note=value.note or row.note, dim=value.dim or row.mark == "unranked")

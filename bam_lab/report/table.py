@@ -209,3 +209,8 @@ def hoist(row: Row) -> Row:
         return row
     values = tuple(replace(value, note="") for value in row.values)
     return replace(row, values=values, note=notes.pop())
+
+
+def told(row: Row, value: Value) -> Value:
+    """Return a row's cell for another table: it takes the row's note and standing with it."""
+    return replace(value, note=value.note or row.note, dim=value.dim or row.mark == "unranked")
