@@ -17,11 +17,13 @@ from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
 from bam_lab.spec.axes import Point, expand, settings_of
 from bam_lab.spec.budgets import budget_problems, sharing_problems, sized, with_budgets
+from bam_lab.spec.claim_rules import claim_problems
+from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.published_rules import published_problems
-from bam_lab.spec.reader import Document, load, validate
+from bam_lab.spec.reader import Document, load, read, validate
 from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.resolved import ResolvedAblation as ResolvedAblation
 from bam_lab.spec.resolved import joined, setting_problems
@@ -94,7 +96,10 @@ def load_ablation(
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
     found = [child for child in children if child is not None]
-    return found[0] if len(found) == 1 else joined(found)
+    whole = found[0] if len(found) == 1 else joined(found)
+    if problems := list(claim_problems(document, whole, known_claims())):
+        raise SpecError(problems)
+    return whole
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,9 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
         problems += sharing_problems(document, point, arms, data, recipe)
         if corpus:
             problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
-            problems += rules.reading_problems(document, arms, data, recipe, corpus)
+            turned = spec.match.by if spec else ()
+            solved = [arm for arm, base in expanded.bases.items() if base in turned]
+            problems += rules.reading_problems(document, arms, data, recipe, corpus, solved)
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
         if spec:
@@ -197,9 +204,13 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
 
 
 @cache
-def known_claims() -> frozenset[str]:
-    """Return the ids of the shared claims file."""
-    return frozenset(load(resources.folder("ablations") / "claims.yaml").data["claims"])
+def known_claims() -> dict[str, Claim]:
+    """Return the claims of the shared file, by id.
+
+    Raises:
+        SpecError: the file has problems.
+    """
+    return read(resources.folder("ablations") / "claims.yaml", ClaimsFile).claims
 
 
 def _checked(document: Document | None, model: type[Model], problems: list[str]) -> Model | None:

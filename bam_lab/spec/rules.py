@@ -11,6 +11,7 @@ from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.dense_rules import dense_problems
 from bam_lab.spec.experts import experts_of, sources_of
+from bam_lab.spec.measures import MEASURES
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import (
     AverageMethod,
@@ -31,6 +32,12 @@ from bam_lab.spec.router_rules import router_problems
 from bam_lab.spec.scale import ScaleSpec
 from bam_lab.spec.segment_rules import segment_problems
 from bam_lab.spec.segments import CopiesOrExperts
+
+COLUMNS = (
+    "heldout/*/perplexity",
+    *(f"measure/{name}" for name, measure in MEASURES.items() if measure.source != "heldout"),
+)
+"""What a report can show of an arm."""
 
 
 def model_problems(document: Document, model: ModelSpec) -> Iterator[str]:
@@ -137,8 +144,12 @@ def reading_problems(
     data: Mapping[str, DataSpec],
     recipe: RecipeSpec,
     corpus: CorpusSpec,
+    solved: Collection[str] = (),
 ) -> Iterator[str]:
-    """Check what arms read, and that no two train the same way on the same text."""
+    """Check what arms read, and that no two train the same way on the same text.
+
+    What the match makes of the arms in `solved` shows later (`run/graph.py`).
+    """
     yield from data_rules.data_problems(document, arms, data, recipe, corpus)
     nothing = DataSpec()
     runs = {
@@ -147,7 +158,8 @@ def reading_problems(
             data_rules.read(method, data.get(arm, nothing), recipe, corpus.general),
         )
         for arm, method in arms.items()
-        if arm in data or not says_data(document, arm)  # else what it reads is wrong, and told
+        if arm not in solved
+        and (arm in data or not says_data(document, arm))  # else what it reads is wrong, and told
     }
     for one, other in combinations(runs, 2):
         if runs[one] == runs[other]:
@@ -213,10 +225,14 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
             f"must be an arm, got {spec.baseline!r}. {nearest(spec.baseline, spec.arms)}",
         )
     for index, column in enumerate(spec.report.columns):
-        if column != "heldout/*/perplexity":
+        if column not in COLUMNS:
+            text = f"must be heldout/*/perplexity or measure/NAME, got {column!r}."
             yield document.problem(
-                ("report", "columns", index),
-                f"must be heldout/*/perplexity, all that is evaluated so far, got {column!r}.",
+                ("report", "columns", index), f"{text} {nearest(column, COLUMNS)}"
+            )
+        elif column in spec.report.columns[:index]:
+            yield document.problem(
+                ("report", "columns", index), f"must stand once, got {column!r} again. Remove it."
             )
 
 

@@ -1,0 +1,131 @@
+"""Claims that an ablation names must be about its arms, axes, settings and domains."""
+
+from pathlib import Path
+
+import pytest
+
+from bam_lab.errors import SpecError
+from bam_lab.spec.claim_rules import claim_problems, misfits
+from bam_lab.spec.claims import Claim
+from bam_lab.spec.load import known_claims, list_ablations, load_ablation
+from bam_lab.spec.messages import checked
+from bam_lab.spec.reader import load, tuples
+
+TEXT = """\
+schema: 1
+id: mine
+title: Mine
+source: {paper: "arXiv:2405.03133"}
+question: What then?
+recipe: bam
+scale: nano
+match: {on: tokens}
+baseline: dense
+replicates: {from: mixture, count: 2}
+report: {columns: [heldout/*/perplexity]}
+claims: [X]
+arms:
+  dense: {method: dense}
+  lory: {method: lory, first_segment: uniform, over: {segment_len: [16, 32]}}
+"""
+SETTINGS = "settings: {parallel: {}, serial: {model.block: serial}}\n"
+
+
+def told(folder: Path, *tests: dict[str, object], text: str = TEXT, roles: object = None) -> str:
+    """Return what is wrong with a claim of these tests."""
+    path = folder / "mine.yaml"
+    path.write_text(text.replace("[X]", "[]"))
+    resolved = load_ablation(str(path))
+    resolved = resolved.__class__(
+        **{
+            **vars(resolved),
+            "ablation": resolved.ablation.model_copy(update={"claims": ("X",)}),
+        }
+    )
+    claim = checked(
+        Claim,
+        text="So it is.",
+        source={"paper": "arXiv:2405.03133", "place": "§4"},
+        printed={"numbers": "none", "supports": "none printed"},
+        roles=tuples(roles or {}),
+        tests=tuples(list(tests)),
+    )
+    path.write_text(text)
+    return "\n".join(claim_problems(load(path), resolved, {"X": claim}))
+
+
+def better(arm: str = "lory-16", than: str = "dense", **others: object) -> dict[str, object]:
+    return {"test": "better", "arm": arm, "than": than, **others}
+
+
+MONOTONE = {"test": "monotone", "arm": "lory", "axis": "segment_len", "direction": "falling"}
+
+
+def test_a_claim_that_fits_is_no_problem(tmp_path: Path) -> None:
+    assert told(tmp_path, better(), MONOTONE, better(**{"in": "law"})) == ""
+    assert told(tmp_path, better("a"), roles={"a": ["btx", "lory-32"]}) == ""
+    serial = better("lory-16@serial", "dense@parallel")
+    assert told(tmp_path, serial, better(setting="serial"), text=TEXT + SETTINGS) == ""
+    assert told(tmp_path, {**MONOTONE, "axis": "setting"}, text=TEXT + SETTINGS) == ""
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        (better("lory-61"), "mine.yaml:12:10: claims.0 must be judged by this ablation: it needs"),
+        (better("lory-61"), "it needs an arm 'lory-61'. Did you mean `lory-16`?"),
+        (better("lory"), "it needs an arm 'lory'"),
+        (better("lory-16@serial", "dense@serial"), "it needs a setting 'serial'"),
+        (better(setting="serial"), "it needs a setting 'serial'"),
+        (better(**{"in": "laws"}), "it is of a domain 'laws'. Did you mean `law`?"),
+        ({**MONOTONE, "axis": "segment_length"}, "it needs an axis 'segment_length'. Did you mean"),
+        ({**MONOTONE, "axis": "setting"}, "it needs an axis 'setting'"),
+        ({"test": "order", "arms": ["lory-16", "lory-61", "dense"]}, "an arm 'lory-61'"),
+    ],
+)
+def test_a_claim_about_what_is_not_there(
+    tmp_path: Path, test: dict[str, object], message: str
+) -> None:
+    assert message in told(tmp_path, test)
+
+
+def test_a_role_that_no_arm_fills_lists_who_could(tmp_path: Path) -> None:
+    assert "it needs one of btx, soft" in told(tmp_path, better("a"), roles={"a": ["btx", "soft"]})
+
+
+def test_one_test_that_fits_is_enough(tmp_path: Path) -> None:
+    assert told(tmp_path, better("btx"), better()) == ""
+
+
+def test_a_file_with_such_a_claim_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT.replace("[X]", "[C2c]"))
+    with pytest.raises(SpecError, match=r"claims\.0 must be judged by this ablation: it needs"):
+        load_ablation(str(path))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("[heldout/*/perplexit]", "must be heldout/*/perplexity or measure/NAME, got 'heldout/*"),
+        ("[measure/load_mx]", "got 'measure/load_mx'. Did you mean `measure/load_max`?"),
+        ("[measure/load_max, measure/load_max]", "must stand once, got 'measure/load_max' again"),
+    ],
+)
+def test_columns_are_measures_that_exist(tmp_path: Path, columns: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT.replace("[X]", "[]").replace("[heldout/*/perplexity]", columns))
+    with pytest.raises(SpecError) as error:
+        load_ablation(str(path))
+    assert message in str(error.value)
+
+
+def test_every_test_of_every_claim_is_made_by_some_ablation_that_names_it() -> None:
+    left = {(name, i) for name, claim in known_claims().items() for i in range(len(claim.tests))}
+    for path in list_ablations():
+        resolved = load_ablation(str(path))
+        for name in resolved.ablation.claims:
+            for index, test in enumerate(known_claims()[name].tests):
+                if not list(misfits(resolved, known_claims()[name], test)):
+                    left.discard((name, index))
+    assert sorted(left) == []
