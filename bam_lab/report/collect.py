@@ -85,7 +85,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         cells=cells_of(store, stages, (*domains, *alone)),
         noise=noise_of(store, stages, domains, _baselines(index)),
         stages=stages,
-        curves=tuple(_curve(store, stage) for stage in stages if stage.done and stage.ledger),
+        curves=_curves(store, stages),
         receipts=tuple(_receipt(store, s) for s in stages if _has_receipt(s, index["arms"])),
         provenance=provenance,
         corpus=_corpus(store, stages, "corpus.json"),
@@ -161,6 +161,12 @@ def _receipt(store: Store, stage: StageFact) -> Receipt:
     return Receipt(key=stage.key, arm=stage.arm or "", replicate=stage.replicate, facts=facts)
 
 
+def _curves(store: Store, stages: Sequence[StageFact]) -> tuple[Curve, ...]:
+    """Return the curves, stretches of one phase in their order."""
+    found = (_curve(store, stage) for stage in stages if stage.done and stage.ledger)
+    return tuple(sorted(found, key=lambda curve: curve.first_step))
+
+
 def _curve(store: Store, stage: StageFact) -> Curve:
     with intact(store.stage(stage.key)):
         rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
@@ -179,6 +185,7 @@ def _curve(store: Store, stage: StageFact) -> Curve:
         train=_thin([(row["step"], row["loss"]) for row in train]),
         valid=tuple((row["step"], row["valid"]) for row in rows if "valid" in row),
         final=_final(train),
+        first_step=first,
     )
 
 

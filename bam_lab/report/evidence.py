@@ -87,9 +87,10 @@ class StageFact(Spec):
 
 
 class Curve(Spec):
-    """Hold one training stage's course, thinned.
+    """Hold one training stage's course, thinned; stretches of one phase stand in their order.
 
     Attributes:
+        first_step: steps of the phase before the stage's; its own are counted from there.
         step_tokens: tokens of one optimizer step.
         step_flops: model training FLOPs of one optimizer step.
         train: (step, language-model loss in nats), means over equal stretches.
@@ -107,6 +108,7 @@ class Curve(Spec):
     train: tuple[tuple[int, float], ...]
     valid: tuple[tuple[int, dict[str, float]], ...]
     final: dict[str, float]
+    first_step: int = 0
 
 
 class Receipt(Spec):

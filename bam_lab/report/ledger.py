@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from bam_lab.cost.communication import DEVICES
 from bam_lab.cost.match import TOLERANCE
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import number
@@ -40,6 +41,7 @@ def ledger_table(evidence: Evidence) -> Table:
             "Mean over replicates. Model FLOPs are what the mathematics needs and what matching "
             "uses; executed FLOPs are what ran. Active × tokens is activated parameters times "
             "training tokens. Device time is wall time of the training loop times devices. "
+            f"Bytes sent: what {DEVICES} devices would send, experts in groups, by arithmetic. "
             "Epochs: how often each domain's training text was read."
         ),
         corner="stage",
@@ -87,14 +89,18 @@ def match_table(evidence: Evidence) -> Table:
 def training_stages(evidence: Evidence) -> dict[str, list[StageFact]]:
     """Return the training stages in the order of the phases, replicates together.
 
-    A dense model that some settings alone need has their names.
+    A dense model that some settings alone need has their names; a stable run that arms share stands
+    with the first.
     """
     order = ["seed_model", "expert", "mixture"]
     stages = [stage for stage in evidence.stages if stage.name in order]
     stages.sort(key=lambda stage: order.index(stage.name))
     groups: dict[str, list[StageFact]] = {}
     limited = users(evidence)
+    seen: dict[str, str | None] = {}
     for stage in stages:
+        if seen.setdefault(stage.key, stage.arm) != stage.arm:
+            continue
         name = {"seed_model": "seed model", "expert": f"expert {stage.domain}"}.get(stage.name)
         if name and stage.key in limited:
             name += f" @{', '.join(limited[stage.key])}"
@@ -107,6 +113,9 @@ def _ledger_values(stages: Sequence[StageFact]) -> list[Value]:
     runs = tuple(stage.key for stage in stages)
     values = []
     for key, _ in _LEDGER:
+        if key == "bytes_communicated" and not any(stage.ledger[key] for stage in stages):
+            values.append(nothing("not counted when this was run"))
+            continue
         if key == "active_tokens":
             numbers = [s.ledger["params_active"] * s.ledger["tokens"] for s in stages]
         else:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bam_lab.report.budgets import budget_lines
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import FROM, scope
 from bam_lab.report.sections import diagonal_lines
@@ -28,6 +29,7 @@ def page_parts(evidence: Evidence, published: Tables) -> dict[str, Any]:
             (entry, len(entry.stages), _commit(entry.git)) for entry in evidence.provenance
         ],
         "diagonal": diagonal_lines(evidence),
+        "budget_lines": budget_lines(evidence),
     }
 
 

@@ -90,7 +90,8 @@ def routing_table(evidence: Evidence) -> Table | None:
         return None
     rows = []
     for arm in arms_in_order(evidence):
-        own = [curve for curve in curves if curve.arm == arm]
+        last = {curve.replicate: curve for curve in curves if curve.arm == arm}
+        own = list(last.values())
         values = []
         for key in keys:
             found = [curve.final[key] for curve in own if key in curve.final]
