@@ -88,18 +88,18 @@ def per_step(
     trained = count(model, method, num_experts).total - frozen_params(model, method, num_experts)
     spread = sum(_expert_params(model, experts) for experts in layers) if group > 1 else 0
     copies = devices // group
-    gradients = all_reduce(trained - spread, devices) + all_reduce(spread, copies)
+    gradients = gradients_per_step(trained - spread, devices) + gradients_per_step(spread, copies)
     moved = sum(_moved(method, experts, group, model.max_seq_len) for experts in layers)
     numbers = moved * batch_sequences * model.max_seq_len * model.dim
     return Sent(
-        gradients=GRADIENT_BYTES * gradients,
+        gradients=gradients,
         tokens=round(ACTIVATION_BYTES * numbers * Fraction(group - 1, group)),
     )
 
 
-def all_reduce(numbers: int, devices: int) -> int:
-    """Return how many numbers all devices together send to sum `numbers` of them."""
-    return 2 * (devices - 1) * numbers
+def gradients_per_step(params: int, devices: int) -> int:
+    """Return the bytes that all devices together send to average the gradients of `params`."""
+    return GRADIENT_BYTES * 2 * (devices - 1) * params
 
 
 def _expert_params(model: ModelSpec, experts: LayerExperts) -> int:

@@ -44,6 +44,12 @@ def lora_per_token(model: ModelSpec, lora: LoRASpec, seq_len: int, batch_tokens:
     )
 
 
+def lora_params(model: ModelSpec, lora: LoRASpec) -> int:
+    """Count the parameters of all adapters: what such a branch trains."""
+    sides = sum(rows + columns for rows, columns in adapted_shapes(model, lora))
+    return model.num_layers * lora.rank * sides
+
+
 def adapted_shapes(model: ModelSpec, lora: LoRASpec) -> Sequence[tuple[int, int]]:
     """Return (out, in) of each adapted matrix of one layer."""
     queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim

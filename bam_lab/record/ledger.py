@@ -21,6 +21,7 @@ class Ledger:
             phase up to here; so are shares and sources.
         shares: each domain's share of the tokens.
         sources: source -> {tokens, epochs, repeated_tokens} (`data/tokens/sources.py`).
+        bytes_communicated: what 8 devices would send (`cost/communication.py`); 0 in older ones.
     """
 
     tokens: int

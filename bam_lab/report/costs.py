@@ -6,6 +6,7 @@ from pydantic import TypeAdapter
 
 from bam_lab.cost import flops, kv
 from bam_lab.cost.decode import decode
+from bam_lab.errors import SpecError
 from bam_lab.report.evidence import Evidence
 from bam_lab.spec.measures import MeasureName
 from bam_lab.spec.methods import MethodSpec
@@ -50,7 +51,8 @@ def cost_of(evidence: Evidence, arm: str, measure: MeasureName) -> float:
     """Return a measure that arithmetic gives (`spec/measures.py`, source `costs`).
 
     Raises:
-        SpecError: the arm has no such cost; one that cannot generate has none of decoding.
+        SpecError: the arm has no such cost: one that cannot generate has none of decoding, and
+            older results have no bytes.
     """
     budget = evidence.arm(arm).budget
     match measure:
@@ -60,6 +62,10 @@ def cost_of(evidence: Evidence, arm: str, measure: MeasureName) -> float:
             return float(budget["params"]["active"])
         case "training_flops":
             return float(budget["training_flops"])
+        case "bytes_communicated":
+            if "bytes_communicated" not in budget:
+                raise SpecError("not counted when this was run")
+            return float(budget["bytes_communicated"])
         case "training_flops_per_token":
             return flops_of(evidence, arm)
         case "kv_bytes":

@@ -113,7 +113,6 @@ def _spent(view: Evidence, arm: str, spikes: Mapping[str, tuple[int, int]]) -> l
             continue
         after = [stage for stage in stages if stage.name in ("expert", "mixture")]
         found: dict[MeasureName, float] = {
-            "bytes_communicated": _sum(own, "bytes_communicated"),
             "seconds_per_step": _sum(own, "wall_seconds") / _sum(own, "steps"),
             "tokens_per_device_second": _sum(after, "tokens") / _sum(after, "device_seconds"),
             "critical_path_seconds": critical_seconds(stages, by_key) - _seed_seconds(stages),
@@ -136,7 +135,7 @@ def _spent(view: Evidence, arm: str, spikes: Mapping[str, tuple[int, int]]) -> l
     return cells
 
 
-_OWN: tuple[MeasureName, ...] = ("bytes_communicated", "seconds_per_step", "loss_spikes")
+_OWN: tuple[MeasureName, ...] = ("seconds_per_step", "loss_spikes")
 """Measures of the mixture phase alone."""
 
 

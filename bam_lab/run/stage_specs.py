@@ -131,6 +131,7 @@ def training_stage(
                 "executed_flops": budget.executed_flops,
                 "params_total": budget.params.total,
                 "params_active": budget.params.active,
+                "bytes_communicated": budget.bytes_communicated,
             },
         },
     )

@@ -71,6 +71,6 @@ def portion(budget: PhaseBudget, steps: int) -> PhaseBudget:
     """Return what `steps` of a phase's steps spend."""
     share = {
         name: getattr(budget, name) // budget.steps * steps
-        for name in ("tokens", "training_flops", "executed_flops")
+        for name in ("tokens", "training_flops", "executed_flops", "bytes_communicated")
     }
     return replace(budget, steps=steps, **share)

@@ -89,7 +89,7 @@ MEASURES: dict[MeasureName, Measure] = {
         "costs",
     ),
     "bytes_communicated": Measure(
-        "bytes sent between processes in the mixture phase", "bytes", "lower", "training"
+        "bytes that 8 devices would send in the mixture phase", "bytes", "lower", "costs"
     ),
     "load_max": Measure(
         "largest share of one FFN expert, late in training", "", "lower", "training", _SHARE

@@ -7,9 +7,14 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from bam_lab.cost.communication import group_size, per_step
+from bam_lab.cost.communication import gradients_per_step, group_size, per_step
+from bam_lab.cost.lora import lora_params
 from bam_lab.cost.params import count, frozen_params
+from bam_lab.hf.lora import attach
+from bam_lab.model.transformer import Transformer
+from bam_lab.spec.branches import LoRASpec
 from bam_lab.spec.methods import AverageMethod
 from tests.cost.one_device import EXPERTS, SEQUENCES, SHAPE
 from tests.cost.shapes import BTX, CHOICE, DENSE, KV_EXPERTS, KV_SHARING, LORY, SMALL, TOP_2
@@ -116,3 +121,12 @@ def test_the_papers_small_model_on_8_devices():
     assert sent.gradients == 4 * (2 * 7 * (total - spread) + 2 * 1 * spread)
     # 6 layers, 2 there and 2 back, bf16, three of four devices are others
     assert sent.tokens == 6 * 4 * 2 * 1024 * 512 * 256 * 3 // 4
+
+
+def test_adapters_send_their_own_gradients_alone():
+    lora = LoRASpec(rank=8, alpha=16.0, targets=("ffn",))
+    with torch.device("meta"):
+        adapted = attach(Transformer(SHAPE, DENSE, 1), lora, 0)
+    trained = sum(tensor.numel() for tensor in adapted.parameters() if tensor.requires_grad)
+    assert lora_params(SHAPE, lora) == trained
+    assert gradients_per_step(trained, 8) == 4 * 2 * 7 * trained

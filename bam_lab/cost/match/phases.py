@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from bam_lab.cost import communication
 from bam_lab.cost.flops import FlopCount, per_token
-from bam_lab.cost.lora import lora_per_token
+from bam_lab.cost.lora import lora_params, lora_per_token
 from bam_lab.cost.match.lineage import num_experts
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.spec.branches import BranchSpec
@@ -19,7 +20,11 @@ DENSE = DenseMethod(method="dense")
 
 @dataclass(frozen=True)
 class PhaseBudget:
-    """Hold what one training stage spends."""
+    """Hold what one training stage spends.
+
+    Attributes:
+        bytes_communicated: what `communication.DEVICES` devices would send, by arithmetic.
+    """
 
     steps: int
     tokens: int
@@ -27,6 +32,7 @@ class PhaseBudget:
     flops: FlopCount
     training_flops: int
     executed_flops: int
+    bytes_communicated: int
 
 
 def seed_budget(resolved: ResolvedAblation) -> PhaseBudget:
@@ -46,7 +52,9 @@ def expert_budget(resolved: ResolvedAblation, how: BranchSpec | None = None) -> 
     steps = full.steps
     if how.equal == "flops":
         steps = round(full.training_flops / (tokens_a_step * flops.model_training))
-    return _spent(full.params, flops, steps, steps * tokens_a_step)
+    adapters = lora_params(resolved.model, how.lora)
+    sent = communication.gradients_per_step(adapters, communication.DEVICES)
+    return _spent(full.params, flops, steps, tokens_a_step, sent)
 
 
 def phase_of(resolved: ResolvedAblation, method: MethodSpec) -> PhaseSize:
@@ -84,11 +92,15 @@ def _budget(
     model: ModelSpec, method: MethodSpec, experts: int, batch: int, steps: int
 ) -> PhaseBudget:
     flops = per_token(model, method, experts, model.max_seq_len)
-    tokens = steps * batch * model.max_seq_len
-    return _spent(count(model, method, experts), flops, steps, tokens)
+    sent = communication.per_step(model, method, experts, batch, communication.DEVICES)
+    tokens_a_step = batch * model.max_seq_len
+    return _spent(count(model, method, experts), flops, steps, tokens_a_step, sent.total)
 
 
-def _spent(params: ParamCount, flops: FlopCount, steps: int, tokens: int) -> PhaseBudget:
+def _spent(
+    params: ParamCount, flops: FlopCount, steps: int, tokens_a_step: int, sent_a_step: int
+) -> PhaseBudget:
+    tokens = steps * tokens_a_step
     return PhaseBudget(
         steps=steps,
         tokens=tokens,
@@ -96,4 +108,5 @@ def _spent(params: ParamCount, flops: FlopCount, steps: int, tokens: int) -> Pha
         flops=flops,
         training_flops=tokens * flops.model_training,
         executed_flops=tokens * flops.executed_training,
+        bytes_communicated=steps * sent_a_step,
     )

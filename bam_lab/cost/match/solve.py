@@ -181,6 +181,7 @@ def _arm_budget(
         flops=last.flops,
         training_flops=flops,
         executed_flops=sum(part.executed_flops for part in parts),
+        bytes_communicated=sum(part.bytes_communicated for part in parts),
         parts=parts,
         batch_sequences=batch,
         lineage_flops=_lineage(resolved, arm) + flops,
