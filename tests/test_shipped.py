@@ -55,12 +55,13 @@ def test_ablation_plans_at_every_scale(ablation, scale, tmp_path):
     assert made.seconds_left > 0
 
 
-def test_ids_and_aliases_are_unique():
+def test_aliases_are_unique_but_for_those_that_two_versions_give_to_two_tables():
     names = list(ABLATIONS)
     for ablation in ABLATIONS:
         names += load_ablation(ablation).ablation.aliases
-    assert len(names) == len(set(names))
-    for name in names:
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice == {"bam-table-6"}  # Table 6 of v2, and of the submission
+    for name in set(names) - twice:
         assert find_ablation(name).is_file()
 
 

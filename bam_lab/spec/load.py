@@ -16,13 +16,14 @@ from bam_lab.spec import overrides as override
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
 from bam_lab.spec.axes import Point, expand, settings_of
-from bam_lab.spec.budgets import budget_problems, sharing_problems, sized, with_budgets
+from bam_lab.spec.budgets import BUDGET, budget_problems, sharing_problems, sized, with_budgets
 from bam_lab.spec.claim_rules import claim_problems
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
+from bam_lab.spec.external import external_problems, read_external
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.model import ModelSpec
-from bam_lab.spec.published_rules import published_problems
+from bam_lab.spec.published_rules import meaning, published_problems
 from bam_lab.spec.reader import Document, load, read, validate
 from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.resolved import ResolvedAblation as ResolvedAblation
@@ -55,7 +56,8 @@ def find_ablation(reference: str) -> Path:
     meant = aliases.get(reference, [])
     if len(meant) > 1:
         raise SpecError(
-            f"{reference}: must mean one ablation, could be {', '.join(meant)}. Name it."
+            f"{reference}: must mean one ablation, could be "
+            f"{' or '.join(meaning(paths[name]) for name in meant)}. Name it."
         )
     if not meant:
         hint = nearest(reference, [*paths, *aliases])
@@ -143,6 +145,8 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
         problems += match_rules.match_problems(document, spec, arms, expanded.bases)
         problems += rules.name_problems(document, spec, known_claims())
         problems += published_problems(document, spec)
+    external, wrong = read_external(document, spec.report.external if spec else ())
+    problems += wrong
     if scale is not None and "scale" in point.changes:
         text = f"must not be given with --scale {scale}, which would have no effect. Leave one out."
         problems.append(asked.document.problem(point.places["scale"], text))
@@ -173,11 +177,14 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
         problems += sharing_problems(document, point, arms, data, recipe)
         if corpus:
             problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
+            problems += external_problems(document, external, arms, corpus.domains)
             turned = spec.match.by if spec else ()
             solved = [arm for arm, base in expanded.bases.items() if base in turned]
             problems += rules.reading_problems(document, arms, data, recipe, corpus, solved)
     if sizes and scale_doc and model:
         problems += rules.scale_problems(scale_doc, sizes, model)
+        if BUDGET not in point.axes:  # else `budget_problems` says it
+            problems += rules.length_problems(scale_doc, sizes, model)
         if spec:
             problems += budget_problems(asked.document, point, spec, sizes, model)
     if sizes:
@@ -200,6 +207,7 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
         axes=expanded.axes,
         bases=expanded.bases,
         point=point,
+        external=external,
     )
 
 

@@ -44,15 +44,30 @@ def _named(
             )
         elif name in names[:index]:
             yield document.problem(loc, f"must name {name} once. Remove one of the two.")
-        elif (table := _read(name)) is not None:
+        elif (table := read_table(name)) is not None:
             for text in misfits(spec, table):
                 yield document.problem(loc, f"must name tables of this ablation's shape: {text}")
 
 
-def _read(name: str) -> PublishedTable | None:
+def read_table(name: str) -> PublishedTable | None:
     """Return a table; None where it is not whole, which `check` says of its own file."""
     path: Path = resources.folder("published") / f"{name}.yaml"
     return validate(load(path), PublishedTable)[0]
+
+
+def meaning(path: Path) -> str:
+    """Return an ablation's id and what each version of the paper calls its first table.
+
+    For an alias that several have: `bam-active-parameters (Table 5 in v2, Table 6 in submission)`.
+    """
+    report = load(path).data.get("report") or {}
+    named = report.get("published") or ""
+    name = named if isinstance(named, str) else str(named[0])
+    table = read_table(name) if name in known_published() else None
+    if table is None:
+        return path.stem
+    numbers = {table.version: table.place, **table.numbers}
+    return f"{path.stem} ({', '.join(f'{place} in {v}' for v, place in numbers.items())})"
 
 
 def misfits(spec: AblationSpec, table: PublishedTable) -> Iterator[str]:

@@ -35,7 +35,7 @@ def test_the_papers_counts_at_the_papers_size():
 
 
 def test_aliases_and_stages():
-    made = plan("bam-table-6", "--replicates", "2")
+    made = plan("bam-rebuttal-table-3", "--replicates", "2")
     assert made["id"] == "bam-attention-routing"
     labels = {row["label"] for row in made["stages"]}
     assert {"corpus", "tokenizer", "expert law r1", "mixture soft r0"} <= labels

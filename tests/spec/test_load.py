@@ -27,8 +27,16 @@ def edited(tmp_path: Path, old: str, new: str) -> str:
 
 def test_id_alias_and_path_name_the_same_file() -> None:
     by_id = load_ablation("bam-attention-routing")
-    assert load_ablation("bam-table-6") == by_id
+    assert load_ablation("bam-rebuttal-table-3") == by_id
     assert load_ablation(str(by_id.path)) == by_id
+
+
+def test_an_alias_that_could_mean_several_lists_them_with_their_numbers_in_all_versions() -> None:
+    assert problems("bam-table-6") == (
+        "bam-table-6: must mean one ablation, could be bam-active-parameters (Table 5 in v2, "
+        "Table 6 in submission, Table 6 in rebuttal) or bam-attention-routing (Table 6 in v2, "
+        "Table 3 in rebuttal-pdf). Name it."
+    )
 
 
 def test_common_goes_under_every_arm_that_knows_it() -> None:
@@ -285,3 +293,13 @@ def test_an_unknown_name_gets_the_nearest() -> None:
 def test_every_shipped_ablation_resolves() -> None:
     for path in list_ablations():
         assert load_ablation(path.stem).ablation.id == path.stem
+
+
+def test_a_mixture_phase_of_few_steps_must_be_said_to_be_a_trial() -> None:
+    few = "scale.phases.mixture.tokens=409600"  # 100 steps
+    text = problems("bam-attention-routing", few, "scale.phases.mixture.warmup_steps=10")
+    assert "must give 200 optimizer steps or more, got 100: of fewer, hardly any" in text
+    overrides = (few, "scale.phases.mixture.warmup_steps=10", "scale.trial=true")
+    assert load_ablation("bam-attention-routing", overrides=overrides).scale.trial
+    enough = "scale.phases.mixture.tokens=819200"  # 200 steps
+    assert not load_ablation("bam-attention-routing", overrides=[enough]).scale.trial
