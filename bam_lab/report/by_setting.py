@@ -13,7 +13,7 @@ from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.grids import grid_tables
 from bam_lab.report.settings import views
-from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing, told
+from bam_lab.report.table import Column, Row, Table, Value, nothing, told
 from bam_lab.report.tables import absolute_table, effects_table, noise_table
 from bam_lab.report.text import alone_table
 from bam_lab.spec.published import Tables
@@ -126,12 +126,10 @@ def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | Non
     width = len(columns) // len(blocks)
     absent = [nothing("no such arm under this setting")] * width
     rows = [
-        hoist(
-            Row(
-                head,
-                tuple(value for block in blocks for value in own.get(block.setting, absent)),
-                "baseline" if head == evidence.baseline else "",
-            )
+        Row(
+            head,
+            tuple(value for block in blocks for value in own.get(block.setting, absent)),
+            "baseline" if head == evidence.baseline else "",
         )
         for head, own in found.items()
     ]

@@ -7,7 +7,7 @@ from bam_lab.report.axes import CASE
 from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.evidence import Arm, Evidence
 from bam_lab.report.settings import shown
-from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing, told
+from bam_lab.report.table import Column, Row, Table, Value, nothing, told
 from bam_lab.report.tables import labelled, under
 
 
@@ -52,9 +52,9 @@ def _grid(
         title=f"{base}: {down} by {across}{under(view)}",
         caption=(
             f"Change in test perplexity against {shown(view.baseline)}, average over domains, %; "
-            "the same numbers as in the table above."
+            f"the numbers of the table above. Down: {down}; across: {across}."
         ),
-        corner=down,
-        columns=tuple(Column(f"{other}", across) for other in axes[across]),
-        rows=tuple(hoist(Row(f"{value}", tuple(row(value)))) for value in axes[down]),
+        corner=f"{down}, {across}",
+        columns=tuple(Column(f"{other}") for other in axes[across]),
+        rows=tuple(Row(f"{value}", tuple(row(value))) for value in axes[down]),
     )

@@ -15,7 +15,7 @@ CHARACTER = 4.3
 """Points of a character in footnote size, figures and lower-case letters alike."""
 GAP = 5.0
 """Points between two columns."""
-LINES = 40.0
+LINES = 44.0
 NOTE_CHARACTERS = 105
 
 
@@ -26,14 +26,18 @@ def for_latex(tables: Sequence[Table]) -> list[Table]:
 
 def bands(table: Table) -> list[Table]:
     """Return the table cut into tables of as many column groups as a line takes."""
-    names = list(dict.fromkeys(column.group for column in table.columns))
+    names = table.headings
     most = _groups_a_line(table)
     cut = [names[start : start + most] for start in range(0, len(names), most)]
     if len(cut) == 1:
         return [table]
     made = []
     for number, band in enumerate(cut, start=1):
-        kept = [i for i, column in enumerate(table.columns) if column.group in band]
+        kept = [
+            i
+            for i, column in enumerate(table.columns)
+            if (column.group if table.grouped else column.name) in band
+        ]
         made.append(
             replace(
                 table,
@@ -49,38 +53,45 @@ def bands(table: Table) -> list[Table]:
 
 
 def lengths(table: Table) -> list[Table]:
-    """Return the table cut into tables of as many rows as a page takes."""
-    first = table.rows[:1] if table.rows and table.rows[0].mark == "baseline" else ()
-    pieces: list[list[Row]] = [[]]
-    for row in table.rows[len(first) :]:
-        if pieces[-1] and _lines(table, (*first, *pieces[-1], row)) > LINES:
-            pieces.append([])
-        pieces[-1].append(row)
-    if len(pieces) == 1:
+    """Return the table cut into tables of as many rows as a page takes, about the same of each."""
+    count, limit = len(_cut(table, LINES)), LINES
+    while count > 1 and len(_cut(table, limit - 1)) == count:
+        limit -= 1
+    if count == 1:
         return [table]
     return [
         replace(
             table,
             label=f"{table.label}-part-{number}",
-            title=f"{table.title} (part {number} of {len(pieces)})",
-            rows=(*first, *piece),
+            title=f"{table.title} (part {number} of {count})",
+            rows=rows,
         )
-        for number, piece in enumerate(pieces, start=1)
+        for number, rows in enumerate(_cut(table, limit), start=1)
     ]
+
+
+def _cut(table: Table, limit: float) -> list[tuple[Row, ...]]:
+    """Return the rows in pieces of at most `limit` lines, the baseline's row first in each."""
+    first = table.rows[:1] if table.rows and table.rows[0].mark == "baseline" else ()
+    pieces: list[list[Row]] = [[]]
+    for row in table.rows[len(first) :]:
+        if pieces[-1] and _lines(table, (*first, *pieces[-1], row)) > limit:
+            pieces.append([])
+        pieces[-1].append(row)
+    return [(*first, *piece) for piece in pieces]
 
 
 def _groups_a_line(table: Table) -> int:
     heads = [table.corner, *(row.head for row in table.rows)]
     texts = [value.text.replace(" ± ", "±") for row in table.rows for value in row.values]
-    groups = [column.group for column in table.columns]
     head = CHARACTER * max(len(text) for text in heads)
-    group = CHARACTER * max((len(text) for text in (*texts, *groups)), default=1) + GAP
+    group = CHARACTER * max((len(text) for text in (*texts, *table.headings)), default=1) + GAP
     return max(int((WIDTH - head) / group), 1)
 
 
 def _lines(table: Table, rows: Sequence[Row]) -> float:
     """Return how many lines some rows and their notes take."""
-    names = len({column.name for column in table.columns})
+    names = max((len(table.lines(row)) for row in rows), default=1)
     notes = replace(table, rows=tuple(rows)).footnotes()
     under = sum(1 + len(note) // NOTE_CHARACTERS for note in notes)
     return len(rows) * (names + 0.5) + 1.3 * under

@@ -29,6 +29,7 @@ from bam_lab.report.collect import collect
 from bam_lab.report.curves import curves_figure, has_curves
 from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.leaves import nats
+from bam_lab.report.external import external_table
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.measures_table import measures_table
 from bam_lab.report.page import page_parts
@@ -106,6 +107,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     drawn = drawing.available()
     result = result_of(evidence, published, drawn)
     tables = _tables(evidence, published)
+    asked = [tables["measures"]] if tables["measures"] else []
     summary = _summary(evidence, judgements, result)
     texts = {
         "report.html": render_html(
@@ -124,7 +126,9 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             data=_script(evidence, summary),
             **page_parts(evidence, published),
         ),
-        "table.tex": render_tex("tables.tex.j2", tables=for_latex(result.main), evidence=evidence),
+        "table.tex": render_tex(
+            "tables.tex.j2", tables=for_latex([*result.main, *asked]), evidence=evidence
+        ),
         "table.csv": to_csv([*result.tables, *(table for table in tables.values() if table)]),
         "results.json": evidence.model_dump_json(indent=1) + "\n",
         "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
@@ -141,6 +145,7 @@ def _tables(evidence: Evidence, published: Tables) -> dict[str, Table | None]:
         "budgets": budgets_table(evidence),
         "measures": measures_table(evidence, published),
         "match": match_table(evidence),
+        "external": external_table(evidence),
         "lineage": lineage_table(evidence),
         "ledger": ledger_table(evidence),
         "step0": step0_table(evidence),

@@ -59,11 +59,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """Hold one row; `mark` is `baseline`, `unranked` or nothing."""
+    """Hold one row; `mark` is `baseline`, `unranked`, `external` (no arm) or nothing."""
 
     head: str
     values: tuple[Value, ...]
-    mark: Literal["", "baseline", "unranked"] = ""
+    mark: Literal["", "baseline", "unranked", "external"] = ""
     note: str = ""
 
 
@@ -99,14 +99,26 @@ class Table:
         """Return whether any column stands under a group heading."""
         return any(column.group for column in self.columns)
 
+    @property
+    def headings(self) -> list[str]:
+        """Return what stands above the columns of `lines`: the groups, else the columns' names."""
+        return list(dict.fromkeys(c.group if self.grouped else c.name for c in self.columns))
+
     def lines(self, row: Row) -> list[tuple[str, list[Value]]]:
         """Return a row as one line for each column name, the groups as columns.
 
-        Narrow enough for a page or a terminal, where the columns side by side are not.
+        Narrow enough for a page or a terminal, where the columns side by side are not. A group
+        without a column of the name has an empty cell there.
         """
-        names = list(dict.fromkeys(column.name for column in self.columns))
-        pairs = list(zip(self.columns, row.values, strict=True))
-        return [(name, [v for column, v in pairs if column.name == name]) for name in names]
+        if not self.grouped:
+            return [("", list(row.values))]
+        pairs = zip(self.columns, row.values, strict=True)
+        cells = {(column.name, column.group): value for column, value in pairs}
+        names = dict.fromkeys(column.name for column in self.columns)
+        return [
+            (name, [cells.get((name, group), Value("")) for group in self.headings])
+            for name in names
+        ]
 
     def footnotes(self) -> list[str]:
         """Return the distinct notes of rows and cells, in reading order."""
