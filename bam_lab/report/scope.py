@@ -27,8 +27,9 @@ def scope(evidence: Evidence) -> str:
     )
     names = ", ".join(setting.name for setting in evidence.settings)
     settings = f"settings {names}; " if names else ""
+    trial = " (a trial, too short to conclude from)" if evidence.sizes.get("trial") else ""
     return (
-        f"scale {evidence.scale}; {settings}baseline {evidence.baseline} with "
+        f"scale {evidence.scale}{trial}; {settings}baseline {evidence.baseline} with "
         f"{_between([b['params']['total'] for b in budgets])} parameters "
         f"({_between([b['params']['active'] for b in budgets])} active) and "
         f"{_between([b['tokens'] for b in budgets])} mixture-phase tokens; equal "

@@ -87,12 +87,16 @@ def load_ablation(
     """
     path, problems = find_ablation(reference), list[str]()
     written = override.by_file(overrides)
-    document = override.apply(load(path), written.get("ablation", ()))
+    document = load(path)
+    fitted, wrong = override.fitted_to(document, scale)
+    problems += wrong
+    for changes in (fitted, written):
+        document = override.apply(document, changes.get("ablation", ()))
     points, wrong = settings_of(document)
     problems += wrong
     points, wrong = with_budgets(document, points)
     problems += wrong
-    asked = _Asked(document, path, scale, tuple(overrides), written, dict(added or {}))
+    asked = _Asked(document, path, scale, tuple(overrides), fitted, written, dict(added or {}))
     children = [_resolve(asked, point, problems) for point in points]
     problems += setting_problems(document, children)
     if problems:
@@ -106,18 +110,19 @@ def load_ablation(
 
 @dataclass(frozen=True)
 class _Asked:
-    """Hold what was asked for: the file with `--set` in it, and the options."""
+    """Hold what was asked for: the file with `at:` and `--set` in it, and the options."""
 
     document: Document
     path: Path
     scale: str | None
     overrides: tuple[str, ...]
+    fitted: dict[str, list[override.Change]]
     written: dict[str, list[override.Change]]
     added: dict[str, DomainSource]
 
     def under(self, point: Point) -> dict[str, list[override.Change]]:
         """Return what is written into each file under a setting; `--set` has the last word."""
-        changes: dict[str, list[override.Change]] = {}
+        changes = {file: list(found) for file, found in self.fitted.items() if file != "ablation"}
         for path, value in point.changes.items():
             where = f"{self.document.where(point.places[path])} (setting {point.name})"
             override.place(changes, path, value, where)

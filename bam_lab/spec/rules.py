@@ -7,6 +7,7 @@ from itertools import combinations
 from bam_lab.spec import data_rules, router_rules
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.arms import says_data
+from bam_lab.spec.budgets import FEWEST_STEPS
 from bam_lab.spec.corpus import CorpusSpec
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.dense_rules import dense_problems
@@ -103,6 +104,22 @@ def scale_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> It
                 f"must not be given with `schedule: cosine`, got {phase.decay_share:g}: it has no "
                 "effect. Remove it.",
             )
+
+
+def length_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> Iterator[str]:
+    """Check that arms train long enough to differ by what they are, not by how they start.
+
+    A trial of the machinery says that it is one; the tests' own scale does.
+    """
+    size = scale.phases.mixture
+    steps = round(size.tokens / (size.batch_sequences * model.max_seq_len))
+    if steps < FEWEST_STEPS and not scale.trial:
+        yield document.problem(
+            ("phases", "mixture", "tokens"),
+            f"must give {FEWEST_STEPS} optimizer steps or more, got {steps}: of fewer, hardly any "
+            "are left after the warm-up. Raise tokens, or say `trial: true` in the scale if "
+            "nothing is to be concluded from it.",
+        )
 
 
 def arm_problems(

@@ -77,9 +77,14 @@ class EvaluationSize(Spec):
 
 
 class ScaleSpec(Spec):
-    """Hold every size of a run; `model` and `corpus` name files of their configs folders."""
+    """Hold every size of a run; `model` and `corpus` name files of their configs folders.
+
+    Attributes:
+        trial: whether the phases may be too short to conclude anything from; reports say so.
+    """
 
     schema_version: SchemaVersion = Field(alias="schema")
+    trial: bool = False
     model: Name
     corpus: Name
     phases: Phases
