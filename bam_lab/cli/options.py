@@ -15,6 +15,17 @@ OptionalReference = Annotated[
     typer.Argument(metavar="[ID]", help="Id, alias or file of an ablation (see `list`)."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every ablation, shared stages counted once.")]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", metavar="NAME", help="Also on devices of this kind: h100, a100-80gb."),
+]
+Count = Annotated[
+    int | None, typer.Option("--count", min=1, metavar="N", help="How many; 1 if not given.")
+]
+Mfu = Annotated[
+    float | None,
+    typer.Option("--mfu", metavar="SHARE", help="Share of their peak reached; 0.4 if not given."),
+]
 Scale = Annotated[
     str | None,
     typer.Option(

@@ -1,6 +1,6 @@
 """`bam-lab plan`: what an ablation will cost, before anything runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from rich.console import Console
 from rich.table import Table
 
-from bam_lab.cli import options
+from bam_lab.cli import options, plan_lineage
 from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import amount, console, duration, print_json, size, table
 from bam_lab.errors import SpecError
@@ -36,29 +36,42 @@ def plan(
     replicates: options.Replicates = None,
     store: options.StorePath = None,
     workers: options.Workers = None,
+    device: options.Device = None,
+    count: options.Count = None,
+    mfu: options.Mfu = None,
     json: options.Json = False,
 ) -> None:
     """Show parameters, FLOPs, steps, time and memory of every arm and stage.
 
     With --scale and no ID: the scale's sizes, and the papers' printed counts beside ours.
     With --all: the price of all ablations together, and what sharing saves.
+    With --device: also hours, memory and tokens a second on such devices.
     """
+    on_device: dict[str, object] = {"--device": device, "--count": count, "--mfu": mfu}
     if every:
         given = {"ID": reference, "--set": overrides, "--domain": domains, "--workers": workers}
-        return _all(
-            [name for name, value in given.items() if value], scale, replicates, store, json
-        )
+        return _all(_given(given | on_device), scale, replicates, store, json)
     if reference is None:
         given = {"--set": overrides, "--domain": domains, "--replicates": replicates}
-        return _scale(scale, [name for name, value in given.items() if value], json)
+        return _scale(scale, _given(given | on_device), json)
+    from bam_lab.cli import plan_device
     from bam_lab.cli.planning import as_json, make_plan
 
+    cluster = plan_device.cluster_of(device, count, mfu)
     resolved = resolve(reference, scale, overrides, domains, store_root(store))
     made = make_plan(resolved, Store(store_root(store)), replicates, workers)
+    abroad = plan_device.abroad(made, cluster) if cluster else None
     if json:
-        print_json(as_json(made))
-    else:
-        show(made, console())
+        more = {"on_device": plan_device.as_json(abroad)} if abroad else {}
+        print_json(as_json(made) | more)
+        return
+    show(made, console())
+    if abroad:
+        plan_device.show(_alike(made), abroad, console())
+
+
+def _given(options: Mapping[str, object]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
 
 
 def _all(
@@ -114,7 +127,20 @@ def show(made: "Plan", out: Console) -> None:
         out.print(line)
     out.print()
     out.print(_stages(made))
+    out.print()
+    out.print(plan_lineage.shown(made))
+    out.print(plan_lineage.LEGEND, style="dim")
     _totals(made, out)
+
+
+def _alike(made: "Plan") -> "Iterator[tuple[str, list[StageRow]]]":
+    """Yield the training stages in the order of the phases, replicates together."""
+    groups: dict[tuple[int, str], list[StageRow]] = {}
+    for row in made.stages:
+        if row.steps:
+            groups.setdefault((_ORDER.index(row.name), _label(row)), []).append(row)
+    for (_, label), rows in sorted(groups.items(), key=lambda item: item[0][0]):
+        yield label, rows
 
 
 def is_done(made: "Plan") -> bool:
@@ -129,18 +155,46 @@ def _notes(made: "Plan") -> Iterator[str]:
     for arm, method in made.resolved.arms.items():
         if isinstance(method, DenseMethod) and method.ffn_dim is not None:
             yield f"{arm}: a dense model with ffn_dim {method.ffn_dim}."
+    yield from _solved(made)
     untrained = [arm for arm, method in made.resolved.arms.items() if not is_trained(method)]
     if untrained:
         verb = "are" if len(untrained) > 1 else "is"
         yield f"{', '.join(untrained)} {verb} not trained, so outside the match."
 
 
+def _solved(made: "Plan") -> Iterator[str]:
+    """Say what the match chose, or that it is still to be measured."""
+    from bam_lab.cost.match.knobs import knobs_of
+    from bam_lab.spec.knobs import value_of
+
+    for row in made.models:
+        if row.budget is None:
+            continue
+        child = made.resolved.of(row.arm)
+        model, experts = child.model, child.recipe.mixture.experts
+        values = [
+            f"{knob} {value_of(child.arms[row.arm], knob, model, experts)}"
+            for knob in knobs_of(child, row.arm)
+        ]
+        if row.budget.batch_sequences != child.scale.phases.mixture.batch_sequences:
+            values.append(f"batches of {row.budget.batch_sequences} sequences")
+        if values:
+            guess = "" if row.budget.known else " (known after calibration; by FLOPs until then)"
+            ratio = f"{row.budget.match_ratio:.4f} of the baseline's"
+            yield f"{row.arm}: {' and '.join(values)} by the match, {ratio}{guess}."
+    if made.resolved.ablation.match.on == "device-time" and not _measured(made):
+        yield "Steps are known after calibration; until then FLOPs stand in for seconds."
+
+
+def _measured(made: "Plan") -> bool:
+    return all(row.budget.known for row in made.models if row.budget is not None)
+
+
 def _match(made: "Plan") -> str:
+    from bam_lab.cost.match.words import equal_things
+
     match, baseline = made.resolved.ablation.match, made.resolved.ablation.baseline
-    if match.on == "tokens":
-        return f"tokens of the mixture phase (baseline {baseline})"
-    where = "the mixture phase" if match.phase == "mixture" else "all phases"
-    return f"model training FLOPs of {where} (baseline {baseline})"
+    return f"{equal_things(match)} (baseline {baseline})"
 
 
 def _models(made: "Plan", wide: bool) -> Table:
@@ -230,8 +284,11 @@ def _label(row: "StageRow") -> str:
 def _badge(made: "Plan", row: "StageRow") -> str:
     budget = next(model.budget for model in made.models if model.arm == row.arm)
     assert budget is not None
-    if row.arm == made.resolved.of(row.arm or "").ablation.baseline:
+    under = made.resolved.of(row.arm or "")
+    if row.arm == under.ablation.baseline and under.first is None:
         return "baseline"
+    if not budget.known:
+        return "not known yet"
     from bam_lab.cost.match import TOLERANCE
 
     off = round(100 * (budget.match_ratio - 1), 2) + 0.0  # no -0.00
@@ -249,5 +306,7 @@ def _totals(made: "Plan", out: Console) -> None:
         f"({made.workers} at once)."
     )
     out.print(f"Times: {made.pace}.", style="dim")
-    if not made.known:
+    if not made.corpus_built:
         out.print("The corpus is not built yet; what is done after it shows then.", style="dim")
+    elif not made.known:
+        out.print("Models are not timed yet; what is done of arms shows then.", style="dim")

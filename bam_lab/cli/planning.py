@@ -7,6 +7,7 @@ from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from bam_lab.cli import plan_lineage
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
 from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, settled, solve
@@ -38,7 +39,15 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class StageRow:
-    """Hold one stage of the graph; `needs` are the keys of those that it reads."""
+    """Hold one stage of the graph.
+
+    Attributes:
+        needs: the keys of the stages that it reads.
+        setting: a setting that needs it.
+        batch_sequences: of a training stage, as are the two below.
+        params_active: parameters that one token uses.
+        bytes_communicated: what 8 devices would send.
+    """
 
     name: str
     label: str
@@ -54,6 +63,10 @@ class StageRow:
     seconds: float
     peak_bytes: int
     needs: tuple[str, ...] = ()
+    setting: str = ""
+    batch_sequences: int = 0
+    params_active: int = 0
+    bytes_communicated: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,8 @@ class Plan:
     """Hold an ablation's cost.
 
     Attributes:
-        known: whether the corpus is built; before, nothing after it can be recognised as done.
+        known: whether the corpus is built and a measured match is timed; before, nothing after
+            them can be recognised as done.
         seconds_left: wall time of the stages that are not done.
         peak_bytes: memory of the most demanding stages that can run at once.
         pace: where the times come from.
@@ -76,6 +90,11 @@ class Plan:
     peak_bytes: int
     workers: int
     pace: str
+
+    @property
+    def corpus_built(self) -> bool:
+        """Whether the store has the corpus."""
+        return all(row.done for row in self.stages if row.name == "corpus")
 
 
 def make_plan(
@@ -124,8 +143,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "match": spec.match.model_dump(),
         "baseline": spec.baseline,
         "replicates": plan.replicates,
-        "corpus_built": plan.known,
+        "corpus_built": plan.corpus_built,
         "models": {row.arm or "dense": _model_json(row) for row in plan.models},
+        "lineages": plan_lineage.as_json(plan),
         "stages": [asdict(row) for row in plan.stages],
         "training_flops": sum(row.training_flops for row in plan.stages),
         "seconds_left": plan.seconds_left,
@@ -215,6 +235,10 @@ def _stage_row(
         threads=stage.threads,
         seconds=speed.estimate(stage.name, executed, stage.threads),
         peak_bytes=_stage_bytes(resolved, stage, row),
+        setting=resolved.setting,
+        batch_sequences=stage.spec["size"]["batch_sequences"] if steps else 0,
+        params_active=stage.settings["budget"]["params_active"] if steps else 0,
+        bytes_communicated=stage.settings["budget"]["bytes_communicated"] if steps else 0,
     )
 
 

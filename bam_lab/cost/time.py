@@ -1,6 +1,7 @@
 """Estimate how long stages take, from what the store measured, else from a stated default.
 
-Rates are executed training FLOPs a second and core: a stage's ledger gives FLOPs and core-seconds.
+Rates are executed training FLOPs a second and core, or GPU: a stage's ledger gives FLOPs and
+seconds times cores.
 """
 
 import heapq
@@ -34,22 +35,25 @@ class Pace:
         seconds: wall seconds by stage, where FLOPs do not say it.
         default: the rate of a training stage that was never measured.
         measured: the stages whose numbers come from the store.
+        on_gpu: whether rates are those of a GPU, of which a stage has one whatever its threads.
     """
 
     flops: Mapping[str, float]
     seconds: Mapping[str, float]
     default: float
     measured: tuple[str, ...]
+    on_gpu: bool = False
 
     def estimate(self, stage: StageName, executed_flops: int, threads: int) -> float:
         """Return the wall seconds of one stage."""
         if stage in self.seconds:
             return self.seconds[stage]
-        return executed_flops / (self.flops.get(stage, self.default) * threads)
+        devices = 1 if self.on_gpu else threads
+        return executed_flops / (self.flops.get(stage, self.default) * devices)
 
     def source(self) -> str:
         """Say where the estimates come from."""
-        rate = f"{self.default / 1e9:.3g} GFLOP/s a core"
+        rate = f"{self.default / 1e9:,.0f} GFLOP/s a {'GPU' if self.on_gpu else 'core'}"
         if not self.measured:
             return f"a default of {rate}: nothing was measured in this store yet"
         return f"stages measured in this store ({', '.join(self.measured)}), else {rate}"
@@ -81,6 +85,7 @@ def pace(store: Store) -> Pace:
         flops=flops,
         seconds={**DEFAULT_SECONDS, **seconds},
         default=sum(flops.values()) / len(flops) if flops else default,
+        on_gpu=on_gpu,
         measured=tuple(stage for stage in (*TRAINING, *walls) if stage in flops | seconds),
     )
 

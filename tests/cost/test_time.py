@@ -4,8 +4,9 @@ import json
 
 from bam_lab.cost import time
 from bam_lab.cost.time import Job, makespan
-from bam_lab.record import ledger
+from bam_lab.record import ledger, numerics
 from bam_lab.record.ledger import Ledger
+from bam_lab.record.numerics import Numerics
 from bam_lab.record.store import Store
 
 
@@ -30,6 +31,15 @@ def test_pace_is_a_stated_default_until_something_was_measured(tmp_path):
     assert "default" in pace.source()
     assert pace.estimate("mixture", round(pace.default * 60), threads=2) == 30
     assert pace.estimate("tokenizer", 0, threads=1) == time.DEFAULT_SECONDS["tokenizer"]
+
+
+def test_a_stage_has_one_gpu_whatever_its_threads(tmp_path, monkeypatch):
+    monkeypatch.setattr(numerics, "detect", lambda: Numerics("bf16-mixed", "cuda"))
+    store = Store(tmp_path)
+    store.prepare()
+    pace = time.pace(store)
+    assert pace.estimate("mixture", round(time.DEFAULT_GPU_FLOPS * 60), threads=16) == 60
+    assert "a GPU" in pace.source()
 
 
 def _finish(store, key, training):
