@@ -4,6 +4,7 @@ Only folders with DONE are read. What is not there becomes a missing cell with i
 recorded failure of the stage itself or of one before it, else "not run yet".
 """
 
+import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from bam_lab.report.evidence import (
 )
 from bam_lab.report.measures import measures_of, spikes_of
 from bam_lab.report.noise import noise_of
+from bam_lab.spec.external import External
 
 RECEIPT = "receipt.json"
 ORDER = "order.json"
@@ -91,6 +93,9 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         corpus=_corpus(store, stages, "corpus.json"),
         crossed=_corpus(store, stages, "crossed.json"),
         orders=tuple(_order(store, s) for s in stages if s.name == "order" and s.done),
+        external=tuple(
+            External.model_validate_json(json.dumps(entry)) for entry in index.get("external", ())
+        ),
         settings=tuple(
             Setting(
                 name=name,

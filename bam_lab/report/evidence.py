@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from bam_lab.errors import InputError
 from bam_lab.spec.base import Spec
+from bam_lab.spec.external import External
 
 Role = Literal["seed_model", "expert", "step-0", "arm"]
 
@@ -207,6 +208,7 @@ class Evidence(Spec):
         corpus: the corpus manifest; empty before the corpus is built.
         crossed: how different its domains are (`crossed.json`); empty for older corpora.
         orders: the orders of documents that stages read.
+        external: scores of checkpoints that are no arms, as their files say them.
         settings: the settings; none where the ablation has one only.
         measures: what was measured beside losses; none in results from before that.
         command: what rebuilds it.
@@ -235,6 +237,7 @@ class Evidence(Spec):
     corpus: dict[str, Any]
     crossed: dict[str, Any] = Field(default_factory=dict)
     orders: tuple[Order, ...] = ()
+    external: tuple[External, ...] = ()
     settings: tuple[Setting, ...] = ()
     measures: tuple[MeasureCell, ...] = ()
     command: str

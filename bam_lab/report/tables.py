@@ -6,6 +6,7 @@ from typing import Literal
 
 from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.external import external_caption, external_rows
 from bam_lab.report.printed import Printed, printed_domains, printed_gap, printed_number
 from bam_lab.report.scope import counted, signed
 from bam_lab.report.settings import setting_of, shown, views
@@ -58,6 +59,7 @@ def absolute_table(evidence: Evidence, published: Tables) -> Table:
                 found = printed_number(evidence, published, arm, domain, "perplexity")
                 values.append(paper_value(found, ".2f"))
         rows.append(_row(evidence, arm, values))
+    rows += external_rows(evidence, 3 if published else 2)
     return Table(
         label=labelled("absolute", evidence),
         title=f"Test perplexity and bits per byte{under(evidence)}",
@@ -284,4 +286,4 @@ def _absolute_caption(evidence: Evidence, published: Tables) -> str:
         if published
         else ""
     )
-    return f"Lower is better.{spread}{paper}"
+    return f"Lower is better.{spread}{paper}{external_caption(evidence)}"

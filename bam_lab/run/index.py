@@ -57,6 +57,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
             for arm, method in child.arms.items()
         },
         "settings": {child.setting: _setting(child) for child in resolved.children},
+        "external": [_dump(one) for one in resolved.external],
         "replicates": replicates,
         "stages": [_row(stage) for stage in (*graph.stages.values(), *graph.again)],
         "corpus": graph.corpus.fingerprint,

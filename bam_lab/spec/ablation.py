@@ -84,18 +84,21 @@ class ReportSpec(Spec):
             is asked. None when nothing was printed.
         published_at: scale -> such names, where the paper printed other tables of that scale.
         delta: smallest effect that counts, as a relative change in perplexity.
+        external: scores files of checkpoints that are no arms (`external.py`), beside this file.
     """
 
     columns: tuple[str, ...]
     published: TableNames = ()
     published_at: dict[Name, TableNames] = Field(default_factory=dict)
     delta: PositiveFloat = 0.005
+    external: tuple[str, ...] = ()
 
 
 class AblationSpec(Spec):
     """Hold one file of `ablations/`, arms and settings still raw (`axes.py`, `arms.py`).
 
     Attributes:
+        at: scale -> dotted settings that suit the file to it, as `--set` takes them.
         budgets: multiples of the mixture phase's tokens, each a setting (`budgets.py`).
     """
 
@@ -111,6 +114,7 @@ class AblationSpec(Spec):
     match: Match
     baseline: Name
     replicates: Replicates
+    at: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     common: dict[str, Any] = Field(default_factory=dict)
     arms: dict[Name, dict[str, Any]]
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.axes import Point, Scalar
 from bam_lab.spec.corpus import CorpusSpec, held_out_only
 from bam_lab.spec.data import DataSpec
+from bam_lab.spec.external import External
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.parts import domain_of
@@ -36,6 +37,7 @@ class ResolvedAblation:
         read: domains that other settings read; models are evaluated on them too.
         children: the ablation of every setting; none where there is one only.
         first: under `match.across`, the first setting, in all others.
+        external: scores of checkpoints that are no arms.
         measured: seconds by model (`cost/match/measured.py`); None before they are.
     """
 
@@ -57,6 +59,7 @@ class ResolvedAblation:
     read: tuple[str, ...] = ()
     children: tuple["ResolvedAblation", ...] = ()
     first: "ResolvedAblation | None" = None
+    external: tuple[External, ...] = ()
     measured: Mapping[str, float] | None = None
 
     @property
