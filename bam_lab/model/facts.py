@@ -15,8 +15,10 @@ def routing_facts(output: Output) -> dict[str, Tensor]:
     """Return what each kind of router did, its layers averaged; only for the routers there are.
 
     `entropy_<kind>`, in nats: of a token's softmax over experts, mean over tokens; 0 for a hash.
-    `load_max_<kind>`: the largest share of one expert, of the choices that run, or of the gates
-    where every token goes to every expert. `dropped_<kind>`: the share of choices that a capacity
+    `load_max_<kind>`, `load_min_<kind>`: the largest and the smallest share of one expert, of the
+    choices that run, or of the gates where every token goes to every expert. `used_<kind>`: the
+    share of experts whose gate is above 2/E for some token or segment (arXiv:2405.03133 appendix
+    G), where E is above 2. `dropped_<kind>`: the share of choices that a capacity
     limit dropped, or of tokens that no expert chose; only where choices are not all kept.
     """
     facts: dict[str, Tensor] = {}
@@ -32,10 +34,14 @@ def routing_facts(output: Output) -> dict[str, Tensor]:
 def _facts(routing: Routing) -> dict[str, Tensor]:
     experts = routing.logits.shape[-1]
     log = routing.logits.log_softmax(-1)
+    loads = _loads(routing)
     facts = {
         "entropy": -(log.exp() * log).sum(-1).mean(),
-        "load_max": _loads(routing).max(),
+        "load_max": loads.max(),
+        "load_min": loads.min(),
     }
+    if experts > 2:
+        facts["used"] = (routing.gates.flatten(0, -2).amax(0) > 2 / experts).float().mean()
     if routing.kept is not None:
         kept = routing.kept.float()
         everyone = kept.shape[-1] == experts

@@ -27,7 +27,8 @@ def facts(*layers):
 
 
 def test_top_1_by_hand():
-    assert facts(top_k(LOGITS, 1, False)) == {"entropy_ffn": ENTROPY, "load_max_ffn": 0.75}
+    loads = {"load_max_ffn": 0.75, "load_min_ffn": 0.25}
+    assert facts(top_k(LOGITS, 1, False)) == {"entropy_ffn": ENTROPY, **loads}
 
 
 def test_soft_routing_loads_by_gates():
@@ -38,7 +39,8 @@ def test_soft_routing_loads_by_gates():
 
 def test_dropped_choices_do_not_load():
     routing = limit(top_k(LOGITS, 1, False), 1.0)  # of three tokens for expert 0, two fit
-    assert facts(routing) == {"entropy_ffn": ENTROPY, "load_max_ffn": 2 / 3, "dropped_ffn": 0.25}
+    loads = {"load_max_ffn": 2 / 3, "load_min_ffn": 1 / 3}
+    assert facts(routing) == {"entropy_ffn": ENTROPY, **loads, "dropped_ffn": 0.25}
 
 
 def test_tokens_without_an_expert_are_dropped():
@@ -51,7 +53,17 @@ def test_tokens_without_an_expert_are_dropped():
 
 def test_a_hash_is_certain():
     routing = route_by_hash(torch.tensor([[0, 1, 1, 1]]), torch.tensor([1, 0]), 2)
-    assert facts(routing) == {"entropy_ffn": 0, "load_max_ffn": 0.75}
+    assert facts(routing) == {"entropy_ffn": 0, "load_max_ffn": 0.75, "load_min_ffn": 0.25}
+
+
+def test_an_expert_is_used_by_one_token_that_wants_it():
+    even, sure = [0.25, 0.25, 0.25, 0.25], [0.7, 0.1, 0.1, 0.1]
+    gates = torch.tensor([[even, even, even, sure]])
+    soft = Routing(gates.log(), gates, torch.arange(4).expand(1, 4, 4))
+    assert facts(soft)["used_ffn"] == 0.25  # only the first is above 2/4, and only once
+    assert facts(soft)["load_min_ffn"] == (3 * 0.25 + 0.1) / 4
+    dead = route_by_hash(torch.tensor([[0, 1, 1, 2]]), torch.tensor([0, 1, 2]), 4)
+    assert (facts(dead)["used_ffn"], facts(dead)["load_min_ffn"]) == (0.75, 0)
 
 
 def test_layers_are_averaged_and_kinds_apart():
@@ -59,7 +71,8 @@ def test_layers_are_averaged_and_kinds_apart():
     found = facts(LayerRouting(other, one), LayerRouting(other, other))
     assert found["entropy_ffn"] == (ENTROPY + math.log(2)) / 2
     assert found["entropy_attention"] == math.log(2)
-    assert set(found) == {f"{n}_{k}" for n in ("entropy", "load_max") for k in ("ffn", "attention")}
+    names = ("entropy", "load_max", "load_min")
+    assert set(found) == {f"{name}_{kind}" for name in names for kind in ("ffn", "attention")}
 
 
 def test_a_dense_model_has_none():
