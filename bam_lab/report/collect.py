@@ -70,20 +70,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         domains=domains,
         general=index.get("general", domains[0]),
         held_out_only=alone,
-        arms=tuple(
-            Arm(
-                name=name,
-                method=entry["method"],
-                experts=tuple(entry["experts"]),
-                branches=tuple(entry.get("branches", entry["experts"])),
-                data=entry.get("data", {}),
-                budget=entry["budget"],
-                setting=entry.get("setting", ""),
-                base=entry.get("base", name),
-                axes=entry.get("axes", {}),
-            )
-            for name, entry in index["arms"].items()
-        ),
+        arms=_arms(index),
         cells=cells_of(store, stages, (*domains, *alone)),
         noise=noise_of(store, stages, domains, _baselines(index)),
         stages=stages,
@@ -96,20 +83,41 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         external=tuple(
             External.model_validate_json(json.dumps(entry)) for entry in index.get("external", ())
         ),
-        settings=tuple(
-            Setting(
-                name=name,
-                axes=entry["axes"],
-                changes=entry["changes"],
-                recipe=entry["recipe"],
-                sizes=entry["scale"],
-                model=entry["model"],
-            )
-            for name, entry in index.get("settings", {}).items()
-        ),
+        settings=_settings(index),
         command=_command(index),
     )
     return evidence.model_copy(update={"measures": measures_of(evidence, _spikes(store, stages))})
+
+
+def _arms(index: dict[str, Any]) -> tuple[Arm, ...]:
+    return tuple(
+        Arm(
+            name=name,
+            method=entry["method"],
+            experts=tuple(entry["experts"]),
+            branches=tuple(entry.get("branches", entry["experts"])),
+            data=entry.get("data", {}),
+            budget=entry["budget"],
+            setting=entry.get("setting", ""),
+            base=entry.get("base", name),
+            axes=entry.get("axes", {}),
+        )
+        for name, entry in index["arms"].items()
+    )
+
+
+def _settings(index: dict[str, Any]) -> tuple[Setting, ...]:
+    return tuple(
+        Setting(
+            name=name,
+            axes=entry["axes"],
+            changes=entry["changes"],
+            recipe=entry["recipe"],
+            sizes=entry["scale"],
+            model=entry["model"],
+        )
+        for name, entry in index.get("settings", {}).items()
+    )
 
 
 def _spikes(store: Store, stages: Sequence[StageFact]) -> dict[str, tuple[int, int]]:
