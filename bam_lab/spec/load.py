@@ -15,6 +15,7 @@ from bam_lab.spec import data_rules, match_rules, rules
 from bam_lab.spec import overrides as override
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
+from bam_lab.spec.answers import AnswersFile
 from bam_lab.spec.axes import Point, expand, settings_of
 from bam_lab.spec.budgets import BUDGET, budget_problems, sharing_problems, sized, with_budgets
 from bam_lab.spec.claim_rules import claim_problems
@@ -148,7 +149,7 @@ def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblati
     if spec is not None:
         problems += rules.ablation_problems(document, spec, path.stem)
         problems += match_rules.match_problems(document, spec, arms, expanded.bases)
-        problems += rules.name_problems(document, spec, known_claims())
+        problems += rules.name_problems(document, spec, known_claims(), known_questions())
         problems += published_problems(document, spec)
     external, wrong = read_external(document, spec.report.external if spec else ())
     problems += wrong
@@ -224,6 +225,12 @@ def known_claims() -> dict[str, Claim]:
         SpecError: the file has problems.
     """
     return read(resources.folder("ablations") / "claims.yaml", ClaimsFile).claims
+
+
+@cache
+def known_questions() -> frozenset[str]:
+    """Return the ids of the shared questions file."""
+    return frozenset(read(resources.folder("ablations") / "answers.yaml", AnswersFile).questions)
 
 
 def _checked(document: Document | None, model: type[Model], problems: list[str]) -> Model | None:

@@ -1,12 +1,14 @@
 """Write `--set dotted.path=value`, and what settings change, into files before validation."""
 
 import copy
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bam_lab import resources
 from bam_lab.errors import SpecError
-from bam_lab.spec.messages import show
+from bam_lab.spec.messages import nearest, show
 from bam_lab.spec.reader import Document, parse_value
 
 OTHER_FILES = ("recipe", "scale", "model", "corpus")
@@ -63,6 +65,29 @@ def place(changes: dict[str, list[Change]], path: str, value: Any, where: str) -
     )
 
 
+def fitted_to(
+    document: Document, scale: str | None
+) -> tuple[dict[str, list[Change]], list[str]]:
+    """Return what an ablation's `at:` changes at a scale (None: its own), and what is wrong."""
+    written = document.data.get("at")
+    scales = written if isinstance(written, dict) else {}
+    folder = resources.folder("configs") / "scale"
+    known = [path.stem for path in folder.glob("*.yaml")]
+    problems = [
+        document.problem(
+            ("at", name), f"must name a file of configs/scale, got {name!r}. {nearest(name, known)}"
+        )
+        for name in map(str, scales)
+        if name not in known
+    ]
+    changes: dict[str, list[Change]] = {}
+    name = document.data.get("scale") if scale is None else scale
+    own = scales.get(name) if isinstance(name, str) else None
+    for path, value in (own if isinstance(own, dict) else {}).items():
+        place(changes, path, value, f"{document.where(('at', name, path))} (at scale {name})")
+    return changes, problems
+
+
 def by_file(overrides: Sequence[str]) -> dict[str, list[Change]]:
     """Return the changes of `--set` to each file, under the names that `target` gives.
 
@@ -90,6 +115,18 @@ def apply(document: Document, changes: Iterable[Change]) -> Document:
             inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
         if not isinstance(inner, dict):
             raise SpecError(f"{change.where}: the path must go through mappings. Check it.")
-        inner[change.keys[-1]] = copy.deepcopy(change.value)
+        inner[change.keys[-1]] = _new(inner.get(change.keys[-1]), change.value)
         written[change.keys] = change.where
     return Document(document.file, data, document.positions, written)
+
+
+def _new(old: Any, value: Any) -> Any:
+    """Return what a change writes over `old`: of `0.5x` that many times the number that is there.
+
+    So one change suits every scale. Over what is no number it stays text, and validation says so.
+    """
+    times = re.fullmatch(r"(\d+(?:\.\d+)?)x", value) if isinstance(value, str) else None
+    if times is None or isinstance(old, bool) or not isinstance(old, int | float):
+        return copy.deepcopy(value)
+    product = old * float(times[1])
+    return round(product) if isinstance(old, int) else product
