@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --constraint constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIP_ARGS)
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: reproduce test test-slow check golden wheel-test constraints
+.PHONY: reproduce test test-slow check golden catalogue wheel-test constraints
 .DELETE_ON_ERROR:
 
 reproduce: $(VENV)/.run
@@ -36,6 +36,9 @@ check: $(VENV)/.dev
 
 golden: $(VENV)/.test
 	BAM_LAB_GOLDEN=write $(BIN)/python -m pytest tests/golden $(ARGS)
+
+catalogue: $(VENV)/.run
+	$(BIN)/python -m bam_lab.cli.catalogue
 
 wheel-test: $(VENV)/.test
 	$(BIN)/python -m pytest -m slow tests/test_wheel.py $(ARGS)

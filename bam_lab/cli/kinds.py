@@ -7,6 +7,7 @@ from pathlib import Path
 from bam_lab.cost.match import solve
 from bam_lab.errors import SpecError
 from bam_lab.spec import rules
+from bam_lab.spec.answers import AnswersFile, gap_problems
 from bam_lab.spec.claims import ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource
 from bam_lab.spec.load import load_ablation
@@ -70,6 +71,11 @@ def _claims(document: Document) -> Iterable[str]:
     return validate(document, ClaimsFile)[1]
 
 
+def _questions(document: Document) -> Iterable[str]:
+    file, problems = validate(document, AnswersFile)
+    return [*problems, *(gap_problems(document, file) if file else ())]
+
+
 @dataclass(frozen=True)
 class _Kind:
     """Know a kind of file by its folder, or else by a key that no other kind has."""
@@ -89,6 +95,7 @@ _KINDS = (
     _Kind("corpus", "corpus", "domains", _corpus),
     _Kind("published table", "published", "rows", _published),
     _Kind("claims", "", "claims", _claims),
+    _Kind("questions", "", "questions", _questions),
 )
 
 

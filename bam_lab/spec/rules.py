@@ -1,6 +1,5 @@
 """The cross-field rules: what single fields cannot know. Each returns problems, none raises."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -253,7 +252,9 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
             )
 
 
-def name_problems(document: Document, spec: AblationSpec, claims: Collection[str]) -> Iterator[str]:
+def name_problems(
+    document: Document, spec: AblationSpec, claims: Collection[str], questions: Collection[str]
+) -> Iterator[str]:
     """Check the claims and the questions that an ablation names."""
     for index, claim in enumerate(spec.claims):
         if claim not in claims:
@@ -262,7 +263,8 @@ def name_problems(document: Document, spec: AblationSpec, claims: Collection[str
                 f"must be an id of ablations/claims.yaml, got {claim!r}. {nearest(claim, claims)}",
             )
     for index, answer in enumerate(spec.answers):
-        if not re.fullmatch(r"[A-D][1-9][0-9]?", answer):
+        if answer not in questions:
             yield document.problem(
-                ("answers", index), f"must be a question's id, A1 to D3, got {answer!r}."
+                ("answers", index),
+                f"must be a question of ablations/answers.yaml, A1 to D3, got {answer!r}.",
             )
