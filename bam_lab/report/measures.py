@@ -13,6 +13,7 @@ from bam_lab.report.costs import cost_of
 from bam_lab.report.evidence import Curve, Evidence, MeasureCell, StageFact
 from bam_lab.report.paths import critical_seconds, lineages
 from bam_lab.report.settings import views
+from bam_lab.report.transfer import transfer_cells
 from bam_lab.spec.measures import MEASURES, MeasureName
 
 LOGGED: dict[MeasureName, str] = {
@@ -47,6 +48,7 @@ def measures_of(
             cells += _costs(view, arm.name)
             cells += _logged(view, arm.name)
             cells += _spent(view, arm.name, spikes)
+        cells += transfer_cells(view)
     return tuple(cells)
 
 

@@ -57,6 +57,7 @@ MeasureName = Literal[
     "seconds_per_step",
     "tokens_per_device_second",
     "critical_path_seconds",
+    "transfer_at_equal_loss",
     "completion_perplexity",
     "needle_accuracy",
     "latency",
@@ -141,6 +142,13 @@ MEASURES: dict[MeasureName, Measure] = {
         "s",
         "lower",
         "training",
+    ),
+    "transfer_at_equal_loss": Measure(
+        "validation loss on domains that no stage reads, at equal loss in the others",
+        "nats",
+        "lower",
+        "training",
+        0.005,
     ),
     "completion_perplexity": Measure(
         "perplexity of completions, the prompt routed as in generation", "", "lower", "later"
