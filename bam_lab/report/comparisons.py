@@ -111,6 +111,7 @@ def _leaf(
         margin=measure.margin if margin is None else margin,
         linear=measure.margin is not None,
         unit=measure.unit if measure.margin is not None else "",
+        turned=better and measure.better == "higher",
         text=text,
     )
 

@@ -54,6 +54,8 @@ class Leaf:
         margin: where it is not the report's `delta`; the bound of `below` and `above`.
         linear: whether the difference is no logarithm, and is shown as it is, not in percent.
         unit: of a linear one.
+        turned: whether more is better, so that the difference is second minus first; it is shown as
+            first minus second.
         exact: for a test without error: whether it is as claimed.
         given: for a test of another kind: its p values.
         text: what is compared, where that is no difference.
@@ -66,6 +68,7 @@ class Leaf:
     margin: float | None = None
     linear: bool = False
     unit: str = ""
+    turned: bool = False
     exact: bool | None = None
     given: Ps | None = None
     text: str = ""
@@ -136,12 +139,13 @@ class Leaf:
         if self.difference is None:
             return self.text
         end = f" {self.unit}" if self.unit else ""
-        mean = self._shown(self.difference.mean)
+        sign = -1 if self.turned else 1
+        mean = self._shown(sign * self.difference.mean)
         if not self.linear:
             mean += "%"
         if not self.difference.se:  # one replicate, or exact
             return f"{mean}{end}{f' ({self.text})' if self.text else ''}"
-        low, high = map(self._shown, self.difference.interval())
+        low, high = map(self._shown, sorted(sign * at for at in self.difference.interval()))
         return f"{mean} [{low}, {high}]{end}"
 
     def _shown(self, value: float) -> str:

@@ -4,7 +4,7 @@ A test becomes a tree: "at least k of" settings, of domains, of comparisons, dow
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bam_lab.report.blocks import AVERAGE, arm_cells, diagonal
 from bam_lab.report.chains import chains_of
@@ -145,10 +145,12 @@ def _each_setting(
         chosen = tuple((name, view) for name, view in chosen if name == wanted)
         if not chosen:
             raise OutOfScope(f"this ablation has no setting {wanted}")
-    groups, arms = [], ()
+    groups: list[Group] = []
     for _, view in chosen:
         arms = tuple(filled(view, claim, role) for role in test.names)
         groups.append(made(view, arms))
+    if len(groups) > 1:
+        groups = [_placed(group) for group in groups]
     names = tuple(shown(arm) for arm in arms) if len(chosen) > 1 else arms
     return names, Group(tuple(groups), _wanted(wanted, len(groups), "settings"))
 
@@ -163,6 +165,8 @@ def _domains(evidence: Evidence, test: Compared, arms: tuple[str, ...]) -> Group
     domains = _places(evidence, test)
     leaves = [leaves_of(evidence, test, arms, domain) for domain in domains]
     groups = tuple(Group(tuple(own), len(own)) for own in leaves)
+    if any(len(own) > 1 for own in leaves):
+        groups = tuple(_placed(group) for group in groups)
     if test.in_.startswith("at most"):
         # "At most k better" is "at least n - k without gain", and the reverse: `leaves_of` turns.
         asked = quorum(test.in_)
@@ -171,6 +175,15 @@ def _domains(evidence: Evidence, test: Compared, arms: tuple[str, ...]) -> Group
         return Group(groups, max(len(groups) - asked[1], 1))
     wanted = len(groups) if len(groups) == 1 else _wanted(test.in_, len(groups), "domains")
     return Group(groups, wanted)
+
+
+def _placed(group: Group) -> Group:
+    """Return comparisons told apart by their arms, where the domain alone does not."""
+    parts = (
+        _placed(part) if isinstance(part, Group) else replace(part, place=part.label)
+        for part in group.parts
+    )
+    return replace(group, parts=tuple(parts))
 
 
 def _places(evidence: Evidence, test: Compared) -> Sequence[str]:

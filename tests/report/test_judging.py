@@ -254,8 +254,7 @@ def test_a_measure_is_compared_in_its_own_unit_and_direction(evidence_of: Eviden
     )
     found = verdict(evidence, by("load_min"))
     assert found.verdict == "holds"
-    # Turned so that lower is better, as losses are.
-    assert found.parts[0].leaves[0].size().startswith("−0.187 [")
+    assert found.parts[0].leaves[0].size().startswith("+0.187 [")  # as it is: more is better
     assert verdict(evidence, by("load_min", "btx", "soft")).verdict == "contradicted"
 
 
