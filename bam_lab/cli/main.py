@@ -15,6 +15,7 @@ from bam_lab.cli import (
     data,
     doctor,
     export,
+    new,
     plan,
     prepare,
     prove,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command("list")(list_verb.list_)
 app.command("check")(check.check)
+app.command("new")(new.new)
 app.command("plan")(plan.plan)
 app.command("prepare")(prepare.prepare)
 app.command("run")(run.run)

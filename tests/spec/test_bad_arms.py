@@ -35,6 +35,7 @@ def problems(**settings: object) -> str:
     """Return what is wrong with two arms, `arm` and a BTX arm `base` of other experts."""
     arms = {"base": BTX | {"experts": ["code", "law"]}} | settings.pop("arms", {})  # type: ignore[operator]
     texts = {"baseline": "base", "arms": arms, "claims": [], "common": {}} | settings
+    texts["report"] = {"columns": ["heldout/*/perplexity"]}
     overrides = [f"{key}={json.dumps(value)}" for key, value in texts.items()]
     with pytest.raises(SpecError) as error:
         solve(load_ablation("bam-attention-routing", overrides=overrides))
