@@ -132,7 +132,7 @@ def test_a_scale_switches_all_sizes_together() -> None:
         (["scale.phases.expert.peak_lr=.inf"], "peak_lr must be a finite number, got inf"),
         (["scale.phases.expert.warmup_steps=-5"], "warmup_steps must be >= 0, got -5"),
         (["scale.optimizer.beta1=1.0"], "beta1 must be < 1.0, got 1.0"),
-        (["answers=[E1]"], "must be a question's id, A1 to D3, got 'E1'"),
+        (["answers=[E1]"], "must be a question of ablations/answers.yaml, A1 to D3, got 'E1'"),
         (["common.ffn_router={score: softmax, select: all}"], "the loss has no effect"),
     ],
 )
