@@ -8,7 +8,6 @@ from bam_lab.spec.load import load_ablation
 from bam_lab.spec.reader import load
 from tests.cli.command import bam_lab
 
-
 LIKE = ("bam-perplexity", "bam-parallel-serial", "bam-perplexity-budgets", "lory-main")
 
 
