@@ -101,6 +101,13 @@ ENTRIES = (
         "linear from 0, as in the paper",
     ),
     Entry(
+        "Learning rate after the warm-up of the mixture phase",
+        lambda e: _fall(_size(e, "mixture")),
+        "stated",
+        "BAM §5, BTX and Lory: cosine; Sparse Upcycling: inverse square root",
+        stated="cosine",
+    ),
+    Entry(
         "Final learning rate, share of the peak",
         lambda e: ", ".join(f"{_size(e, phase)['final_lr_share']:g}" for phase in _PHASES),
         "stated",
@@ -128,6 +135,12 @@ ENTRIES = (
 def _size(evidence: Evidence, phase: str) -> dict[str, Any]:
     size: dict[str, Any] = evidence.sizes["phases"][phase]
     return size
+
+
+def _fall(size: dict[str, Any]) -> str:
+    if size.get("schedule", "cosine") == "cosine":  # the only one before the field existed
+        return "cosine"
+    return f"stable, then over the last {size['decay_share']:.0%} of the steps as 1 − √x"
 
 
 def _norm(evidence: Evidence) -> str:

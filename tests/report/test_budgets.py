@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from bam_lab.report.assumptions import register
 from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.budgets import budget_lines, budgets_of, budgets_table, crossings, gaps
 
@@ -125,3 +126,17 @@ def test_nothing_without_budgets(evidence_of):
     evidence = evidence_of()
     assert budgets_table(evidence) is None
     assert budget_lines(evidence) == []
+
+
+def test_the_schedule_is_in_the_register(evidence_of):
+    """Also of results from before there was a choice."""
+    evidence = evidence_of()
+    subject = "Learning rate after the warm-up of the mixture phase"
+    lines = {line.subject: line for line in register(evidence)}
+    assert (lines[subject].value, lines[subject].basis) == ("cosine", "stated")
+    phases = evidence.sizes["phases"]
+    mixture = phases["mixture"] | {"schedule": "stable_then_decay", "decay_share": 0.2}
+    sizes = evidence.sizes | {"phases": phases | {"mixture": mixture}}
+    lines = {line.subject: line for line in register(evidence.model_copy(update={"sizes": sizes}))}
+    assert lines[subject].value == "stable, then over the last 20% of the steps as 1 − √x"
+    assert lines[subject].why == "departs from the stated cosine"
