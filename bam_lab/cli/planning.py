@@ -93,8 +93,8 @@ class Plan:
 
     @property
     def corpus_built(self) -> bool:
-        """Whether the store has the corpus."""
-        return all(row.done for row in self.stages if row.name == "corpus")
+        """Whether the store has the corpus, or imported what is known of it."""
+        return self.known or all(row.done for row in self.stages if row.name == "corpus")
 
 
 def make_plan(
