@@ -19,18 +19,20 @@ from bam_lab.spec.published import Tables, places
 def effects_table(evidence: Evidence, published: Tables) -> Table:
     """Return the change in perplexity against the baseline, ours beside the paper's, in percent."""
     places = [*evidence.domains, AVERAGE]
+    arms = arms_in_order(evidence)
+    printed = {p for p in places if any(printed_gap(evidence, published, arm, p) for arm in arms)}
     columns = []
     for place in places:
         columns.append(Column("ours", place))
-        if published:
+        if place in printed:
             columns.append(Column("paper", place, dim=True))
     bold = {place: _best(evidence, place) for place in places}
     rows = []
-    for arm in arms_in_order(evidence):
+    for arm in arms:
         values = []
         for place in places:
             values.append(_effect_value(evidence, arm, place, arm in bold[place]))
-            if published:
+            if place in printed:
                 values.append(_paper_effect(evidence, published, arm, place))
         rows.append(_row(evidence, arm, values))
     return Table(
@@ -44,7 +46,9 @@ def effects_table(evidence: Evidence, published: Tables) -> Table:
 
 
 def absolute_table(evidence: Evidence, published: Tables) -> Table:
-    """Return perplexity and bits per byte, and the paper's perplexity."""
+    """Return perplexity and bits per byte, and the paper's perplexity of domains like ours."""
+    if not any(table.key(d, "perplexity") for table in published for d in evidence.domains):
+        published = ()
     columns = []
     for domain in evidence.domains:
         columns += [Column("ppl", domain), Column("bits/byte", domain)]
