@@ -95,6 +95,11 @@ def budget_problems(
         return
     loc = point.places[_SCHEDULE]
     size = scale.phases.mixture
+    if size.schedule == "cosine":  # by `--set`, which has the last word
+        text = (
+            "must not stand with `schedule: cosine`, under which no two lengths share a run. Leave"
+        )
+        yield document.problem(loc, f"{text} one of the two out.")
     steps = round(size.tokens / (size.batch_sequences * model.max_seq_len))
     if steps < FEWEST_STEPS:
         yield document.problem(

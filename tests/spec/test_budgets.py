@@ -78,6 +78,10 @@ def test_beside_settings_each_has_every_budget():
             (LONG, BUDGETS, "scale.phases.mixture.warmup_steps=170"),
             "must give more optimizer steps than warmup_steps 170 and the 40 of the decay together",
         ),
+        (
+            (LONG, "budgets=[1, 2]", "scale.phases.mixture.schedule=cosine"),
+            "budgets.0 must not stand with `schedule: cosine`",
+        ),
         ((LONG, BUDGETS, "match.across=true"), "match.across must not be given with budgets"),
         (
             (LONG, BUDGETS, "settings={a: {}, b: {scale.phases.mixture.tokens: 9}}"),
@@ -97,3 +101,12 @@ def test_bad_budgets_are_named(overrides, message):
     text = problems(*overrides)
     assert message in text
     assert text.count(message) == 1
+
+
+def test_an_arm_that_the_match_leaves_too_little_is_named():
+    """Of 200 steps the baseline has one between warm-up and decay, `soft` fewer than none."""
+    resolved = loaded(LONG, "budgets=[0.5, 1]", "scale.phases.mixture.warmup_steps=159")
+    with pytest.raises(
+        SpecError, match=r"soft@0\.5x must train longer than warmup_steps 159 and th"
+    ):
+        solve(resolved)
