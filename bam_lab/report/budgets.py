@@ -130,17 +130,17 @@ def budgets_table(evidence: Evidence) -> Table | None:
                 head = ", ".join(part for part in (arm, others, place) if part)
                 rows.append(_row(evidence, budgets, head, arm, place))
     budgets = next(iter(found.values()))
-    heads = [Column(f"{b.times:g}x", f"{number(b.tokens)} tokens") for b in budgets]
+    heads = [Column(f"{b.times:g}x ({number(b.tokens)})") for b in budgets]
     spread = "" if evidence.replicates == 1 else " with its 95% interval"
     return Table(
         label="budgets",
         title=f"Change against {evidence.baseline} after each budget, %",
         caption=(
             f"Change in test perplexity against {evidence.baseline}{spread}; below zero is better. "
-            "A budget is a multiple of the scale's mixture-phase tokens (given for "
+            "A budget is a multiple of the scale's mixture-phase tokens (in brackets those of "
             f"{evidence.baseline}). An arm's budgets share one stable run, each with its own "
-            "decay. “Change” is the last budget's gap less the first's; “crosses at” is where the "
-            "means change sign, by a straight line over the logarithm of the budget, in brackets "
+            "decay. Change: the last budget's gap less the first's. Crosses at: where the means "
+            "change sign, by a straight line over the logarithm of the budget; in brackets "
             "where intervals do not show both signs."
         ),
         corner="arm",
