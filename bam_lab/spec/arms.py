@@ -77,8 +77,8 @@ def resolve(
             for item in error.errors(include_url=False):
                 item["loc"] = item["loc"][1:]  # without the method
                 inner = real_path(merged, item)
-                inherited = bool(inner) and inner[0] in common and inner[0] not in raw
-                place = ("common",) if inherited else loc
+                from_common = bool(inner) and inner[0] in common and inner[0] not in raw
+                place = ("common",) if from_common else loc
                 text = describe(item, inner, METHODS[tag])
                 problems.append(document.problem((*place, *inner), text))
     for key in sorted(common.keys() - used):

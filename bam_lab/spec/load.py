@@ -16,9 +16,9 @@ from bam_lab.spec import overrides as override
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.added import added_problems, with_domains
 from bam_lab.spec.answers import AnswersFile
-from bam_lab.spec.axes import Point, expand, settings_of
+from bam_lab.spec.axes import Expanded, Point, expand, settings_of
 from bam_lab.spec.budgets import BUDGET, budget_problems, sharing_problems, sized, with_budgets
-from bam_lab.spec.claim_rules import claim_problems
+from bam_lab.spec.claim_rules import claim_problems, subject_of
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
 from bam_lab.spec.external import external_problems, read_external
@@ -98,14 +98,20 @@ def load_ablation(
     points, wrong = with_budgets(document, points)
     problems += wrong
     asked = _Asked(document, path, scale, tuple(overrides), fitted, written, dict(added or {}))
-    children = [_resolve(asked, point, problems) for point in points]
+    expanded = [expand(asked.ablation(point)) for point in points]
+    problems += [text for _, texts in expanded for text in texts]
+    named = not problems  # every arm and every setting has its name
+    under = [(point, arms) for point, (arms, _) in zip(points, expanded, strict=True)]
+    children = [_resolve(asked, point, arms, problems) for point, arms in under]
     problems += setting_problems(document, children)
+    found = [child for child in children if child is not None]
+    whole = joined(found) if len(found) == len(children) else None
+    if named:
+        subject = subject_of([arms for _, arms in under], points, whole.domains if whole else ())
+        problems += claim_problems(document, subject, known_claims())
     if problems:
         raise SpecError(list(dict.fromkeys(problems)))
-    found = [child for child in children if child is not None]
-    whole = found[0] if len(found) == 1 else joined(found)
-    if problems := list(claim_problems(document, whole, known_claims())):
-        raise SpecError(problems)
+    assert whole is not None
     return whole
 
 
@@ -131,17 +137,19 @@ class _Asked:
             changes.setdefault(file, []).extend(asked)
         return changes
 
+    def ablation(self, point: Point) -> Document:
+        """Return the ablation's own file under a setting."""
+        if not point.name:
+            return self.document
+        return override.apply(self.document, self.under(point).get("ablation", ()))
 
-def _resolve(asked: _Asked, point: Point, problems: list[str]) -> ResolvedAblation | None:
+
+def _resolve(
+    asked: _Asked, point: Point, expanded: Expanded, problems: list[str]
+) -> ResolvedAblation | None:
     """Return the ablation under one setting, or None; problems are added."""
     path, scale, by_file = asked.path, asked.scale, asked.under(point)
-    document = asked.document
-    if point.name:
-        document = override.apply(document, by_file.get("ablation", ()))
-    expanded, wrong = expand(document)
-    document = expanded.document
-    before = len(problems)
-    problems += wrong
+    document, before = expanded.document, len(problems)
     spec = _checked(document, AblationSpec, problems)
     arms, arm_problems = arms_of.resolve(document, expanded.inherited)
     data, data_problems = arms_of.resolve_data(document, expanded.inherited)

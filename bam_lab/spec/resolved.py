@@ -111,7 +111,12 @@ class ResolvedAblation:
 
 
 def joined(children: Sequence[ResolvedAblation]) -> ResolvedAblation:
-    """Return the settings of one ablation as one, each with its setting's name on its arms."""
+    """Return the settings of one ablation as one, each with its setting's name on its arms.
+
+    The one child of an ablation without settings is that ablation.
+    """
+    if len(children) == 1:
+        return children[0]
     domains = tuple(dict.fromkeys(name for child in children for name in child.domains))
     named = tuple(replace(_named(child), read=domains) for child in children)
     first = children[0]
