@@ -145,18 +145,18 @@ def as_json(found: Price) -> dict[str, Any]:
 
 def show(found: Price, out: Console) -> None:
     """Print the price: a row an ablation, then all together."""
-    made = table("ablation", ">arms", ">stages", ">new", ">alone", ">adds")
+    made = table("ablation", ">arms", ">new", ">alone", ">adds")
     planned = [entry for entry in found.entries if not entry.problem]
     made.columns[0].min_width = max((len(entry.id) for entry in planned), default=0)
     for entry in planned:
-        counts = (entry.arms, entry.stages, entry.new)
         times = (entry.seconds, entry.added_seconds)
-        made.add_row(entry.id, *map(str, counts), *map(duration, times))
+        new = f"{entry.new}/{entry.stages}"
+        made.add_row(entry.id, str(entry.arms), new, *map(duration, times))
     out.print(made)
     repeated = {entry.replicates for entry in planned}
     repeats = f"{min(repeated)}" if len(repeated) == 1 else "as many as each says"
     out.print(
-        "new: stages that no ablation above has; adds: their time. Times are of "
+        "new: stages that no ablation above has, of all; adds: their time. Times are of "
         f"{found.cores} busy cores. Replicates: {repeats}.\n",
         style="dim",
     )
