@@ -182,14 +182,14 @@ def _value(difference: Difference) -> Value:
     return Value(_text(difference), percent(difference.mean))
 
 
-def _text(difference: Difference) -> str:
+def _text(difference: Difference, unit: str = "") -> str:
     """Return a gap in percent with its interval."""
     mean = percent(difference.mean)
     if not difference.judged:
-        return signed(mean, 2)
+        return f"{signed(mean, 2)}{unit}"
     low, high = (percent(end) for end in difference.interval())
     digits = digits_of((high - low) / 2)
-    return f"{signed(mean, digits)} [{signed(low, digits)}, {signed(high, digits)}]"
+    return f"{signed(mean, digits)}{unit} [{signed(low, digits)}, {signed(high, digits)}]"
 
 
 def change_over(
@@ -239,7 +239,7 @@ def _line(
     if not known:
         return f"{arm} against {other}: not measured"
     ends = " and ".join(
-        f"{_text(gap.difference)}% at {gap.budget.times:g}x"
+        f"{_text(gap.difference, '%')} at {gap.budget.times:g}x"
         for gap in (known[0], *known[1:][-1:])
         if gap.difference is not None
     )

@@ -42,7 +42,7 @@ def ledger_table(evidence: Evidence) -> Table:
             "uses; executed FLOPs are what ran. Active × tokens is activated parameters times "
             "training tokens. Device time is wall time of the training loop times devices. "
             f"Bytes sent: what {DEVICES} devices would send, experts in groups, by arithmetic. "
-            "Epochs: how often each domain's training text was read."
+            "Epochs: how often each domain's training text was read." + _of_stable_runs(evidence)
         ),
         corner="stage",
         columns=(*(Column(title) for _, title in _LEDGER), Column("epochs", align="left")),
@@ -83,6 +83,15 @@ def match_table(evidence: Evidence) -> Table:
             Column("match", align="left"),
         ),
         rows=tuple(hoist(row) for row in rows),
+    )
+
+
+def _of_stable_runs(evidence: Evidence) -> str:
+    if not any(stage.role.startswith("stable run") for stage in evidence.stages):
+        return ""
+    return (
+        " A stable run that budgets share is counted once, with the first that needs it; epochs are "
+        "from the phase's start."
     )
 
 
