@@ -90,8 +90,8 @@ def _of_stable_runs(evidence: Evidence) -> str:
     if not any(stage.role.startswith("stable run") for stage in evidence.stages):
         return ""
     return (
-        " A stable run that budgets share is counted once, with the first that needs it; epochs are "
-        "from the phase's start."
+        " A stable run that budgets share is counted once, with the first that needs it; epochs "
+        "are from the phase's start."
     )
 
 
