@@ -84,7 +84,7 @@ def fitted_to(
     name = document.data.get("scale") if scale is None else scale
     own = scales.get(name) if isinstance(name, str) else None
     for path, value in (own if isinstance(own, dict) else {}).items():
-        place(changes, path, value, f"{document.where(('at', name, path))} (at scale {name})")
+        place(changes, path, value, f"{document.where(('at', str(name), path))} (at scale {name})")
     return changes, problems
 
 

@@ -4,8 +4,10 @@ YAML 1.2 through ruamel's composer: PyYAML would read `1e-3` as a string and `no
 aliases and duplicate keys are refused: a spec says what it says once, in plain sight.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +67,17 @@ def load(path: Path) -> Document:
     text = _read_text(path)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
+    data, positions = _parsed(text, str(path))
+    return Document(str(path), copy.deepcopy(data), dict(positions))
+
+
+@lru_cache(maxsize=512)  # an ablation's files are read again for each of its settings
+def _parsed(text: str, path: str) -> tuple[dict[str, Any], dict[Loc, tuple[int, int]]]:
+    """Return a text's data, and where it stands.
+
+    Raises:
+        SpecError: as `load`.
+    """
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
@@ -87,11 +100,11 @@ def load(path: Path) -> Document:
         raise SpecError(
             f"{path}:1:1: the file must hold a mapping, got {got}. Start with `schema: 1`."
         )
-    walk = _Walk(str(path), yaml)
+    walk = _Walk(path, yaml)
     data = walk.value(root, ())
     if walk.problems:
         raise SpecError(walk.problems)
-    return Document(str(path), data, walk.positions)
+    return data, walk.positions
 
 
 def parse_value(text: str) -> Any:
