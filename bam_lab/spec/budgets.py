@@ -101,7 +101,7 @@ def budget_problems(
         )
         yield document.problem(loc, f"{text} one of the two out.")
     steps = round(size.tokens / (size.batch_sequences * model.max_seq_len))
-    if steps < FEWEST_STEPS:
+    if steps < FEWEST_STEPS and not scale.trial:
         yield document.problem(
             loc,
             f"must give the mixture phase {FEWEST_STEPS} steps or more, got {steps}: of fewer, "

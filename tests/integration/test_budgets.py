@@ -13,7 +13,6 @@ from bam_lab.report.collect import collect
 from bam_lab.report.render import render
 from bam_lab.run.reproduce import RunOptions, RunOutcome, run_ablation
 from bam_lab.run.stage import Stage
-from bam_lab.spec import budgets
 from bam_lab.spec.load import load_ablation
 from tests.integration.conftest import FIXTURE
 
@@ -23,7 +22,6 @@ BUDGETS = "budgets=[1, 2, 3]"
 
 def run(store: Store, *overrides: str) -> RunOutcome:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budgets, "FEWEST_STEPS", 1)
         patch.setenv("PYTHONPATH", str(FIXTURE.parents[2]))
         resolved = load_ablation(str(FIXTURE), overrides=overrides)
         return run_ablation(resolved, store, 1, RunOptions(workers=1), Console(quiet=True))

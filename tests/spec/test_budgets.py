@@ -73,7 +73,7 @@ def test_beside_settings_each_has_every_budget():
         ((LONG, "budgets=[1, yes]"), "budgets.1 must be a number, got 'yes'"),
         ((LONG, "budgets=2"), "budgets must be a list, got 2"),
         ((LONG, "budgets=[1, .inf]"), "budgets.1 must be a finite number, got inf"),
-        ((LONG, "budgets=[0.4, 1]"), "must give the mixture phase 200 steps or more, got 160"),
+        ((LONG, "budgets=[0.4, 1]", "scale.trial=false"), "phase 200 steps or more, got 160"),
         (
             (LONG, BUDGETS, "scale.phases.mixture.warmup_steps=170"),
             "must give more optimizer steps than warmup_steps 170 and the 40 of the decay together",
