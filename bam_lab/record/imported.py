@@ -20,13 +20,30 @@ from typing import Any
 from bam_lab.errors import InputError
 from bam_lab.record import numerics
 from bam_lab.record.export import CONTENTS, FORMAT, INDEX, SMALL, Contents
-from bam_lab.record.files import explained, make_folder, read_json, sha256, write_json
+from bam_lab.record.files import (
+    explained,
+    intact,
+    make_folder,
+    read_json,
+    sha256,
+    write_json,
+    write_text,
+)
 from bam_lab.record.fingerprint import fingerprint
 from bam_lab.record.lease import acquire, holder
 from bam_lab.record.stages import KNOWN_BY, REVISIONS, TEXT
 from bam_lab.record.store import IMPORTED, Store, stage_key
 
 SCORES = "scores.csv"
+
+MAX_BYTES = 2_000_000_000
+"""Small results of a large ablation are some MB."""
+
+# RuntimeError: a zip with a password; NotImplementedError: a compression that Python lacks.
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError, RuntimeError,
+    NotImplementedError,
+)  # fmt: skip
 
 SHOWN = 5
 """Problems told of one file; a file that is another version's has one a stage."""
@@ -115,6 +132,9 @@ def _read(path: Path, expected: str) -> _Archive:
                 f"{path} must have the SHA-256 {expected}, got {found}. Fetch it again."
             )
         with zipfile.ZipFile(path) as archive:
+            whole = sum(entry.file_size for entry in archive.infolist())
+            if whole > MAX_BYTES:
+                raise InputError(f"{path} must unpack to under 2 GB, got {whole:,} bytes.")
             files = {name: archive.read(name) for name in archive.namelist()}
         told = json.loads(files.pop(CONTENTS))
         if told["format"] != FORMAT:
@@ -125,8 +145,8 @@ def _read(path: Path, expected: str) -> _Archive:
         return _Archive(Contents.model_validate(told), files, found)
     except OSError as error:
         raise InputError(f"{path} must be readable, got: {error.strerror}.") from None
-    except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, EOFError) as error:
-        reason = str(error).splitlines()[0]
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split())
         raise InputError(
             f"{path} must be a file that `bam-lab export` wrote, got one that is damaged or "
             f"something else ({type(error).__name__}: {reason}). Fetch it again."
@@ -154,7 +174,8 @@ def _problems(archive: _Archive) -> Iterator[str]:
 
 def _is_index(text: bytes) -> bool:
     try:
-        return isinstance(json.loads(text)["stages"], list)
+        found = json.loads(text)
+        return isinstance(found["stages"], list) and isinstance(found.get("replicates", 0), int)
     except (KeyError, TypeError, ValueError):
         return False
 
@@ -249,8 +270,7 @@ def _place_index(store: Store, archive: _Archive) -> None:
     """Write the index unless one that names as many replicates is here."""
     path = make_folder(store.ablation(archive.contents.ablation)) / INDEX
     coming = json.loads(archive.files[archive.index_name])
-    if path.is_file() and read_json(path).get("replicates", 0) >= coming.get("replicates", 0):
-        return
-    temporary = path.with_name(f".{INDEX}.tmp")
-    temporary.write_bytes(archive.files[archive.index_name])
-    temporary.replace(path)
+    with intact(path):
+        here = read_json(path).get("replicates", 0) if path.is_file() else -1
+    if here < coming.get("replicates", 0):
+        write_text(path, archive.files[archive.index_name].decode())

@@ -200,12 +200,26 @@ def test_other_things_than_exports_are_refused(there, tmp_path: Path) -> None:
     path.write_bytes(there[2].read_bytes()[:-200])
     with pytest.raises(InputError, match=r"damaged or something else"):
         import_results(here, path)
+    locked = bytearray(there[2].read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flags: it has a password
+        locked[locked.find(mark) + place] |= 1
+    path.write_bytes(locked)
+    with pytest.raises(InputError, match=r"damaged or something else \(RuntimeError"):
+        import_results(here, path)
     whole = bytearray(there[2].read_bytes())
     whole[len(whole) // 3] ^= 0xFF
     path.write_bytes(whole)
     with pytest.raises(InputError, match=r"damaged or something else|was changed since"):
         import_results(here, path)
     assert not here.root.exists()
+
+
+def test_what_unpacks_to_too_much_is_not_unpacked(
+    there, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "MAX_BYTES", 100)
+    with pytest.raises(InputError, match=r"must unpack to under 2 GB"):
+        import_results(Store(tmp_path / "here"), there[2])
 
 
 def test_stores_of_other_numerics_are_left_alone(there, tmp_path: Path) -> None:
