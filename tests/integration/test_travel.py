@@ -1,5 +1,6 @@
 """Results travel: another store reports them byte for byte, and trains only what it must."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from bam_lab.record.store import Store
 from bam_lab.report.render import NAMES, render
 from bam_lab.run.reproduce import RunOptions, RunOutcome, run_ablation
 from bam_lab.spec.load import ResolvedAblation, load_ablation
+from tests.cli.command import bam_lab
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "ablation.yaml"
 CHANGE = "arms.soft.kv=per_expert"
@@ -64,3 +66,35 @@ def test_a_changed_arm_is_trained_from_experts_made_again(
         if stage.name == "evaluate":
             ours, theirs = (s.stage(stage.key) / "scores.csv" for s in (here, there))
             assert ours.read_bytes() == theirs.read_bytes(), stage.label
+
+
+def test_the_commands_say_what_they_did_and_what_comes_next(
+    whole_store: Store, tmp_path: Path
+) -> None:
+    there, here = ["--store", str(whole_store.root)], ["--store", str(tmp_path / "here")]
+    file = str(tmp_path / "small.zip")
+    done = bam_lab("export", str(FIXTURE), "--to", file, *there)
+    assert done.code == 0, done.err
+    assert "small.zip: 18 stages, " in done.out
+    digest = done.out.partition("SHA-256 ")[2].split()[0]
+    again = bam_lab("export", str(FIXTURE), "--to", file, *there)
+    assert again.code == 2 and "must not be there yet" in again.err
+    wrong = bam_lab("import", file, "--sha256", "0" * 64, *here)
+    assert wrong.code == 2 and f"got {digest}" in wrong.err
+    came = bam_lab("import", file, "--sha256", digest, *here)
+    assert came.code == 0, came.err
+    assert "18 stages of ablation-scale came into" in came.out
+    command = came.out.partition("Report: bam-lab ")[2].split()
+    assert command[:4] == ["report", "ablation", "--scale", "scale"]
+    told = json.loads(bam_lab("import", file, "--json", *here).out)
+    assert len(told["kept"]) == 18 and told["stages"] == [] == told["differing"]
+    listed = bam_lab("runs", "list", *here).out
+    assert "imported" in listed
+    planned = json.loads(bam_lab("plan", str(FIXTURE), "--replicates", "2", "--json", *here).out)
+    left = {row["label"] for row in planned["stages"] if not row["done"]}
+    assert {"corpus", "seed_model", "expert law r1"} <= left and "expert law r0" not in left
+    assert planned["corpus_built"]
+    text = bam_lab("data", "show", str(FIXTURE.parent / "corpus.yaml"), *here)
+    assert text.code == 2 and "data build" in text.err  # its record came, its text did not
+    nothing = bam_lab("export", "bam-perplexity", "--to", str(tmp_path / "no.zip"), *here)
+    assert nothing.code == 2 and "nothing of this ablation is in the store" in nothing.err
