@@ -89,16 +89,10 @@ def whole_table(table: PublishedTable) -> Table:
             text = f"{number:,.{_digits(table, key)}f}"
             values.append(Value(text, number, note=table.note(row, key)))
         rows.append(Row(row.name, tuple(values), note=row.note))
-    units = dict.fromkeys(
-        f"{column.name} in {column.unit}" for column in table.columns.values() if column.unit
-    )
     return Table(
         label=f"printed-{table.id}",
         title=f"{table.paper} {table.version}, {table.place}: {table.title}",
-        caption=" ".join(
-            [f"{table.setting}.", *_elsewhere(table), *table.notes]
-            + ([f"Units: {', '.join(units)}."] if units else [])
-        ),
+        caption=" ".join([f"{table.setting}.", *_units(table), *_elsewhere(table), *table.notes]),
         corner="as printed",
         columns=tuple(Column(column.name) for column in table.columns.values()),
         rows=tuple(rows),
@@ -113,3 +107,13 @@ def _digits(table: PublishedTable, key: str) -> int:
 
 def _elsewhere(table: PublishedTable) -> list[str]:
     return [f"{number} in the {version}." for version, number in table.numbers.items()]
+
+
+def _units(table: PublishedTable) -> list[str]:
+    """Say the columns' units, one sentence a unit."""
+    by_unit: dict[str, list[str]] = {}
+    for column in table.columns.values():
+        by_unit.setdefault(column.unit, []).append(column.name)
+    if len(by_unit) == 1:
+        return [f"In {unit}." for unit in by_unit if unit]
+    return [f"In {unit}: {', '.join(names)}." for unit, names in by_unit.items() if unit]

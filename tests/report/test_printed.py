@@ -81,6 +81,8 @@ def test_a_whole_table_is_as_printed():
     average = cell(whole, "base", "", "avg")
     assert average.text == "3.33" and "pretrain is left out" in average.note
     assert "Over all four columns it is 4.95" in whole.caption
+    assert "In %. " in whole_table(table("bam-table-3")).caption
+    assert "In parameters: total, active." in whole_table(table("bam-table-4")).caption
     five = whole_table(table("bam-table-5"))
     assert "Table 6 in the rebuttal." in five.caption
     assert cell(five, "BAM", "", "total").text == "776,000,000"

@@ -35,7 +35,7 @@ def test_an_alias_that_could_mean_several_lists_them_with_their_numbers_in_all_v
     assert problems("bam-table-6") == (
         "bam-table-6: must mean one ablation, could be bam-active-parameters (Table 5 in v2, "
         "Table 6 in submission, Table 6 in rebuttal) or bam-attention-routing (Table 6 in v2, "
-        "Table 3 in rebuttal-pdf). Name it."
+        "Table 3 in rebuttal PDF). Name it."
     )
 
 
