@@ -1,12 +1,9 @@
 """Find an ablation by id, alias or path, and resolve it with every file that it names."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
-
-from pydantic import BaseModel
 
 from bam_lab import resources
 from bam_lab.errors import SpecError
@@ -20,18 +17,16 @@ from bam_lab.spec.axes import Expanded, Point, expand, settings_of
 from bam_lab.spec.budgets import BUDGET, budget_problems, sharing_problems, sized, with_budgets
 from bam_lab.spec.claim_rules import claim_problems, subject_of
 from bam_lab.spec.claims import Claim, ClaimsFile
-from bam_lab.spec.corpus import CorpusSpec, DomainSource, located
-from bam_lab.spec.external import external_problems, read_external
+from bam_lab.spec.corpus import DomainSource, located
+from bam_lab.spec.data import DataSpec
+from bam_lab.spec.external import External, external_problems, read_external
+from bam_lab.spec.files import Files, checked, read_files
 from bam_lab.spec.messages import nearest
-from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.published_rules import meaning, published_problems
-from bam_lab.spec.reader import Document, load, read, validate
-from bam_lab.spec.recipe import RecipeSpec
+from bam_lab.spec.reader import Document, load, read
 from bam_lab.spec.resolved import ResolvedAblation as ResolvedAblation
 from bam_lab.spec.resolved import joined, setting_problems
-from bam_lab.spec.scale import ScaleSpec
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def list_ablations() -> list[Path]:
@@ -148,9 +143,64 @@ def _resolve(
     asked: _Asked, point: Point, expanded: Expanded, problems: list[str]
 ) -> ResolvedAblation | None:
     """Return the ablation under one setting, or None; problems are added."""
-    path, scale, by_file = asked.path, asked.scale, asked.under(point)
     document, before = expanded.document, len(problems)
-    spec = _checked(document, AblationSpec, problems)
+    own = _own(document, asked.path, expanded, problems)
+    if asked.scale is not None and "scale" in point.changes:
+        text = f"must not be given with --scale {asked.scale}, which would have no effect."
+        problems.append(
+            asked.document.problem(point.places["scale"], f"{text} Leave one of the two out.")
+        )
+    files = read_files(document, asked.scale, asked.under(point), problems)
+    if files.scale:
+        point, sizes = sized(point, files.scale)
+        files = replace(files, scale=sizes)
+    if asked.added and files.recipe and files.corpus:
+        if wrong := added_problems(files.corpus, asked.added):
+            raise SpecError([*problems, *wrong])
+        wider, corpus, data = with_domains(files.recipe, files.corpus, own.data, asked.added)
+        own, files = replace(own, data=data), replace(files, recipe=wider, corpus=corpus)
+    problems += _recipe_problems(document, point, own, files)
+    problems += _size_problems(document, asked.document, point, own, files)
+    if len(problems) > before:
+        return None
+    spec, recipe, scale, model = own.spec, files.recipe, files.scale, files.model
+    assert spec and recipe and scale and model and files.corpus and files.corpus_doc
+    return ResolvedAblation(
+        ablation=spec,
+        path=asked.path,
+        recipe=recipe,
+        scale=scale,
+        scale_name=files.scale_name,
+        model=model,
+        corpus=located(files.corpus, Path(files.corpus_doc.file).parent),
+        arms=own.arms,
+        overrides=asked.overrides,
+        data=own.data,
+        added=tuple(asked.added),
+        axes=expanded.axes,
+        bases=expanded.bases,
+        point=point,
+        external=own.external,
+    )
+
+
+@dataclass(frozen=True)
+class _Own:
+    """Hold what an ablation's own file says, as far as it is right.
+
+    Attributes:
+        solved: the arms that the match makes.
+    """
+
+    spec: AblationSpec | None
+    arms: dict[str, MethodSpec]
+    data: dict[str, DataSpec]
+    solved: tuple[str, ...]
+    external: tuple[External, ...]
+
+
+def _own(document: Document, path: Path, expanded: Expanded, problems: list[str]) -> _Own:
+    spec = checked(document, AblationSpec, problems)
     arms, arm_problems = arms_of.resolve(document, expanded.inherited)
     data, data_problems = arms_of.resolve_data(document, expanded.inherited)
     problems += [*arm_problems, *data_problems]
@@ -161,68 +211,42 @@ def _resolve(
         problems += published_problems(document, spec)
     external, wrong = read_external(document, spec.report.external if spec else ())
     problems += wrong
-    if scale is not None and "scale" in point.changes:
-        text = f"must not be given with --scale {scale}, which would have no effect. Leave one out."
-        problems.append(asked.document.problem(point.places["scale"], text))
-    named = document.data.get("scale") if scale is None else scale
-    recipe_doc = _config(document, "recipe", document.data.get("recipe"), by_file, problems)
-    recipe = _checked(recipe_doc, RecipeSpec, problems)
-    scale_doc = _config(document, "scale", named, by_file, problems)
-    sizes = _checked(scale_doc, ScaleSpec, problems)
-    if sizes:
-        point, sizes = sized(point, sizes)
-    model_doc = corpus_doc = None
-    if scale_doc is not None:
-        model_doc = _config(scale_doc, "model", scale_doc.data.get("model"), by_file, problems)
-        corpus_doc = _config(scale_doc, "corpus", scale_doc.data.get("corpus"), by_file, problems)
-    model = _checked(model_doc, ModelSpec, problems)
-    corpus = _checked(corpus_doc, CorpusSpec, problems)
-    if asked.added and recipe and corpus:
-        if wrong := added_problems(corpus, asked.added):
-            raise SpecError([*problems, *wrong])
-        recipe, corpus, data = with_domains(recipe, corpus, data, asked.added)
-    if model and model_doc:
-        problems += rules.model_problems(model_doc, model)
-        experts = recipe.mixture.experts if recipe else ()
-        problems += rules.shape_problems(document, arms, model, experts)
-    if recipe and recipe_doc:
-        problems += rules.recipe_problems(recipe_doc, recipe)
-        problems += rules.arm_problems(document, arms, recipe)
-        problems += sharing_problems(document, point, arms, data, recipe)
-        if corpus:
-            problems += data_rules.domain_problems(recipe_doc, recipe, corpus)
-            problems += external_problems(document, external, arms, corpus.domains)
-            turned = spec.match.by if spec else ()
-            solved = [arm for arm, base in expanded.bases.items() if base in turned]
-            problems += rules.reading_problems(document, arms, data, recipe, corpus, solved)
-    if sizes and scale_doc and model:
-        problems += rules.scale_problems(scale_doc, sizes, model)
+    turned = spec.match.by if spec else {}
+    solved = tuple(arm for arm, base in expanded.bases.items() if base in turned)
+    return _Own(spec, arms, data, solved, external)
+
+
+def _recipe_problems(document: Document, point: Point, own: _Own, files: Files) -> Iterator[str]:
+    """Check the recipe, and arms, data and corpus against it."""
+    recipe, corpus = files.recipe, files.corpus
+    if recipe is None or files.recipe_doc is None:
+        return
+    yield from rules.recipe_problems(files.recipe_doc, recipe)
+    yield from rules.arm_problems(document, own.arms, recipe)
+    yield from sharing_problems(document, point, own.arms, own.data, recipe)
+    if corpus is not None:
+        yield from data_rules.domain_problems(files.recipe_doc, recipe, corpus)
+        yield from external_problems(document, own.external, own.arms, corpus.domains)
+        yield from rules.reading_problems(document, own.arms, own.data, recipe, corpus, own.solved)
+
+
+def _size_problems(
+    document: Document, file: Document, point: Point, own: _Own, files: Files
+) -> Iterator[str]:
+    """Check model and scale, and arms and budgets against them; `file` is as it is written."""
+    model, scale = files.model, files.scale
+    if model and files.model_doc:
+        yield from rules.model_problems(files.model_doc, model)
+        experts = files.recipe.mixture.experts if files.recipe else ()
+        yield from rules.shape_problems(document, own.arms, model, experts)
+    if scale and files.scale_doc and model:
+        yield from rules.scale_problems(files.scale_doc, scale, model)
         if BUDGET not in point.axes:  # else `budget_problems` says it
-            problems += rules.length_problems(scale_doc, sizes, model)
-        if spec:
-            problems += budget_problems(asked.document, point, spec, sizes, model)
-    if sizes:
-        problems += rules.batch_problems(document, arms, sizes)
-    if len(problems) > before:
-        return None
-    assert spec and recipe and sizes and model and corpus and corpus_doc
-    return ResolvedAblation(
-        ablation=spec,
-        path=path,
-        recipe=recipe,
-        scale=sizes,
-        scale_name=str(named),
-        model=model,
-        corpus=located(corpus, Path(corpus_doc.file).parent),
-        arms=arms,
-        overrides=asked.overrides,
-        data=data,
-        added=tuple(asked.added),
-        axes=expanded.axes,
-        bases=expanded.bases,
-        point=point,
-        external=external,
-    )
+            yield from rules.length_problems(files.scale_doc, scale, model)
+        if own.spec:
+            yield from budget_problems(file, point, own.spec, scale, model)
+    if scale:
+        yield from rules.batch_problems(document, own.arms, scale)
 
 
 @cache
@@ -239,39 +263,3 @@ def known_claims() -> dict[str, Claim]:
 def known_questions() -> frozenset[str]:
     """Return the ids of the shared questions file."""
     return frozenset(read(resources.folder("ablations") / "answers.yaml", AnswersFile).questions)
-
-
-def _checked(document: Document | None, model: type[Model], problems: list[str]) -> Model | None:
-    if document is None:
-        return None
-    spec, found = validate(document, model)
-    problems += found
-    return spec
-
-
-def _config(
-    parent: Document,
-    kind: str,
-    name: object,
-    changes: dict[str, list[override.Change]],
-    problems: list[str],
-) -> Document | None:
-    """Load `configs/KIND/NAME.yaml`, or the path NAME beside the file that names it."""
-    if not isinstance(name, str):
-        return None  # the parent's own validation says so
-    folder = resources.folder("configs") / kind
-    if name.endswith(".yaml"):
-        path = Path(parent.file).parent / name
-    else:
-        path = folder / f"{name}.yaml"
-        if not path.is_file():
-            hint = nearest(name, [found.stem for found in folder.glob("*.yaml")])
-            problems.append(
-                parent.problem((kind,), f"must name a file of configs/{kind}, got {name!r}. {hint}")
-            )
-            return None
-    try:
-        return override.apply(load(path), changes.get(kind, ()))
-    except SpecError as error:
-        problems += error.problems
-        return None
