@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from itertools import pairwise
 
+from bam_lab.report.blocks import AVERAGE
 from bam_lab.report.contrasts import NotMeasured, contrast, cost_value
 from bam_lab.report.evidence import Evidence, MeasureCell
 from bam_lab.report.leaves import Kind, Leaf, Ps, nats
@@ -176,7 +177,7 @@ def _above_chance(evidence: Evidence, test: Compared, arm: str, domain: str) -> 
         cell
         for cell in evidence.measures
         if (cell.arm, cell.measure) == (arm, test.measure)
-        and domain in (cell.domain, "average", "")
+        and domain in (cell.domain, AVERAGE)
         and cell.value is not None
         and cell.items
     ]
@@ -190,8 +191,8 @@ def _against_chance(cell: MeasureCell) -> Leaf:
     correct = round(cell.value * cell.items)
     holds, less = (p_chance(correct, cell.items, cell.chance, side) for side in ("greater", "less"))
     return Leaf(
-        label=f"{cell.arm} on {cell.domain}",
-        place=cell.domain,
+        label=f"{cell.arm}, {cell.domain or cell.measure}",
+        place=cell.domain or cell.measure,
         kind="better",
         given=Ps(holds, less, 1.0),
         text=f"{correct} of {cell.items}, guessing gives {cell.chance:.1%}",

@@ -51,8 +51,7 @@ def contrast(
     Raises:
         NotMeasured: a number is missing, and which.
     """
-    if why := unmeasured(measure):
-        raise NotMeasured(why)
+    places_of(evidence, measure)
     sign = -1.0 if better and MEASURES[measure].better == "higher" else 1.0
     if MEASURES[measure].source == "costs":
         logs = {arm: math.log(cost_value(evidence, arm, measure)) for arm in weights}
@@ -78,6 +77,8 @@ def values_of(evidence: Evidence, measure: MeasureName, domain: str) -> Blocks:
         return arm_blocks(evidence, domain)
     if measure == "bits_per_byte":
         return _bits(evidence, domain)
+    if domain == AVERAGE:
+        return _average([values_of(evidence, measure, p) for p in places_of(evidence, measure)])
     log = MEASURES[measure].margin is None
     cells = [c for c in evidence.measures if (c.measure, c.domain) == (measure, domain)]
     return {
@@ -85,6 +86,20 @@ def values_of(evidence: Evidence, measure: MeasureName, domain: str) -> Blocks:
         for cell in cells
         if cell.value is not None
     }
+
+
+def places_of(evidence: Evidence, measure: MeasureName) -> tuple[str, ...]:
+    """Return the domains of a measure, its tasks, or an empty text for one without.
+
+    Raises:
+        NotMeasured: it is one that no stage measures yet, and nothing else has.
+    """
+    if MEASURES[measure].source == "heldout":
+        return evidence.domains
+    found = dict.fromkeys(cell.domain for cell in evidence.measures if cell.measure == measure)
+    if not found and (why := unmeasured(measure)):
+        raise NotMeasured(why)
+    return tuple(found)
 
 
 def cost_value(evidence: Evidence, arm: str, measure: MeasureName) -> float:
@@ -112,15 +127,18 @@ def _log(cell: MeasureCell) -> float:
 
 def _bits(evidence: Evidence, domain: str) -> Blocks:
     if domain == AVERAGE:
-        parts = [_bits(evidence, name) for name in evidence.domains]
-        whole = set(parts[0]).intersection(*parts[1:])
-        return {key: math.fsum(part[key] for part in parts) / len(parts) for key in sorted(whole)}
+        return _average([_bits(evidence, name) for name in evidence.domains])
     return {
         (cell.name, cell.replicate or 0): math.log(cell.bits_per_byte)
         for arm in evidence.arms
         for cell in arm_cells(evidence, arm.name, domain)
         if cell.bits_per_byte
     }
+
+
+def _average(parts: Sequence[Blocks]) -> Blocks:
+    whole = set(parts[0]).intersection(*parts[1:])
+    return {key: math.fsum(part[key] for part in parts) / len(parts) for key in sorted(whole)}
 
 
 def _by_setting(evidence: Evidence, weights: Mapping[str, float]) -> dict[str, dict[str, float]]:

@@ -6,21 +6,21 @@ A test becomes a tree: "at least k of" settings, of domains, of comparisons, dow
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bam_lab.report.blocks import AVERAGE, arm_cells, diagonal
+from bam_lab.report.blocks import AVERAGE, diagonal
 from bam_lab.report.chains import chains_of
 from bam_lab.report.comparisons import leaves_of
-from bam_lab.report.contrasts import NotMeasured, OutOfScope, cost_value
+from bam_lab.report.contrasts import NotMeasured, OutOfScope, cost_value, places_of
 from bam_lab.report.costs import num_experts_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.homes import at_home, better_experts
 from bam_lab.report.leaves import MORE, Leaf, Ps, partial
 from bam_lab.report.scope import number
 from bam_lab.report.settings import dense_groups, shown, views
 from bam_lab.report.standing import unranked
-from bam_lab.report.stats import mean_of
 from bam_lab.report.words import MATCHED, words
-from bam_lab.spec.branches import home_of
 from bam_lab.spec.claims import (
     AtHomeTest,
+    BetterExpertsTest,
     Claim,
     Compared,
     CostTest,
@@ -114,8 +114,8 @@ def _tree(evidence: Evidence, claim: Claim, test: Test) -> tuple[tuple[str, ...]
         return _each_setting(evidence, claim, test, lambda view, arms: _cost(view, test, arms))
     if test.match not in ("any", evidence.match_on):
         raise OutOfScope(f"this ablation matches on {MATCHED[evidence.match_on]}")
-    if isinstance(test, AtHomeTest):
-        return _each_setting(evidence, claim, test, _at_home)
+    if isinstance(test, AtHomeTest | BetterExpertsTest):
+        return _each_setting(evidence, claim, test, lambda view, arms: _experts(view, test, arms))
     if isinstance(test, MonotoneTest) or _over_budgets(evidence, test):
         chains = chains_of(evidence, claim, test)
         made = [_domains(evidence, test, chain) for chain in chains]
@@ -160,8 +160,6 @@ def _domains(evidence: Evidence, test: Compared, arms: tuple[str, ...]) -> Group
     for arm in dict.fromkeys(arms):
         if MEASURES[test.measure].source != "costs" and (why := unranked(evidence, arm)):
             raise OutOfScope(f"{arm} is not ranked: {why}")
-    if why := unmeasured(test.measure):
-        raise NotMeasured(why)
     domains = _places(evidence, test)
     leaves = [leaves_of(evidence, test, arms, domain) for domain in domains]
     groups = tuple(Group(tuple(own), len(own)) for own in leaves)
@@ -187,13 +185,14 @@ def _placed(group: Group) -> Group:
 
 
 def _places(evidence: Evidence, test: Compared) -> Sequence[str]:
+    places = places_of(evidence, test.measure)
     if not MEASURES[test.measure].domains:
         return [""]
     if test.in_ == "average":
         return [AVERAGE]
     if test.in_ in ("every", "most") or quorum(test.in_):
-        return evidence.domains
-    if test.in_ not in evidence.domains:
+        return places
+    if test.in_ not in places:
         raise OutOfScope(f"this ablation has no domain {test.in_}")
     return [test.in_]
 
@@ -204,6 +203,18 @@ def _wanted(where: str, count: int, kind: str) -> int:
     if asked and asked[2] != count:
         raise OutOfScope(f"said of {asked[2]} {kind}, there are {count} here")
     return count if where not in ("every", "most") and not asked else wanted_of(where, count)
+
+
+def _experts(
+    evidence: Evidence, test: AtHomeTest | BetterExpertsTest, arms: tuple[str, ...]
+) -> Group:
+    if isinstance(test, AtHomeTest):
+        if why := unranked(evidence, arms[0]):
+            raise OutOfScope(f"{arms[0]} is not ranked: {why}")
+        leaves = at_home(evidence, arms[0])
+    else:
+        leaves = better_experts(evidence, test.text, *arms)
+    return Group(tuple(leaves), len(leaves))
 
 
 def _diagonal(evidence: Evidence, test: DiagonalTest) -> Group:
@@ -219,35 +230,6 @@ def _diagonal(evidence: Evidence, test: DiagonalTest) -> Group:
                 leaves.append(Leaf(label, domain, "better", difference))
     if not leaves:
         raise OutOfScope("no branch is trained as the recipe says")
-    return Group(tuple(leaves), len(leaves))
-
-
-def _at_home(evidence: Evidence, arms: tuple[str, ...]) -> Group:
-    """Compare an arm with each of its experts, replicate by replicate."""
-    arm = arms[0]
-    if why := unranked(evidence, arm):
-        raise OutOfScope(f"{arm} is not ranked: {why}")
-    leaves = []
-    for domain in dict.fromkeys(evidence.arm(arm).branches or evidence.arm(arm).experts):
-        if domain not in evidence.domains or home_of(domain) != domain:
-            continue
-        experts = {
-            cell.replicate: cell.nll
-            for cell in evidence.cells
-            if (cell.role, cell.name, cell.domain) == ("expert", domain, domain)
-        }
-        gaps = [
-            cell.nll - expert
-            for cell in arm_cells(evidence, arm, domain)
-            if cell.nll is not None
-            and (expert := experts.get(cell.replicate, experts.get(None))) is not None
-        ]
-        if not gaps:
-            raise NotMeasured(f"{arm} or the {domain} expert has no score on {domain}")
-        label = f"{arm} against the {domain} expert, {domain}"
-        leaves.append(Leaf(label, domain, "better", mean_of(gaps)))
-    if not leaves:
-        raise OutOfScope(f"{arm} has no expert that is trained as the recipe says")
     return Group(tuple(leaves), len(leaves))
 
 

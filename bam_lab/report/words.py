@@ -6,6 +6,7 @@ from typing import assert_never
 from bam_lab.spec.claims import (
     AboveChanceTest,
     AtHomeTest,
+    BetterExpertsTest,
     BetterTest,
     Compared,
     CostTest,
@@ -62,6 +63,9 @@ def words(test: Test, names: Sequence[str] = ()) -> str:
             return f"{arms[0]} {final}{_where(test)}"
         case AtHomeTest():
             return f"{arms[0]} better than each of its experts in the expert's domain"
+        case BetterExpertsTest(text=text):
+            where = "in their own domains" if text == "own" else "on general text"
+            return f"the experts of {arms[0]} better than those of {arms[1]}, {where}"
         case AboveChanceTest():
             return f"{arms[0]} above chance{_where(test)}"
         case DiagonalTest(measure="perplexity"):

@@ -65,10 +65,11 @@ class Compared(Spec):
         turned = isinstance(self, BetterTest | NoGainTest | OrderTest | InteractionTest)
         if turned and MEASURES[self.measure].better == "none":
             raise ValueError(f"no direction of {self.measure} is better; use ratio or monotone")
-        trained = isinstance(self, TrendTest | ReachesTest | AtHomeTest)
+        of_experts = isinstance(self, AtHomeTest | BetterExpertsTest)
+        trained = of_experts or isinstance(self, TrendTest | ReachesTest)
         if trained and self.measure != "perplexity":
             raise ValueError(f"`{self.test}` is about perplexity, got {self.measure}")
-        if isinstance(self, AtHomeTest) and "in_" in self.model_fields_set:
+        if of_experts and "in_" in self.model_fields_set:
             raise ValueError("`in` has no effect, the domains are the experts' own; remove it")
         bound = ["@" in role for role in self.names]
         if any(bound) and not all(bound):
@@ -264,6 +265,24 @@ class AtHomeTest(Compared):
         return (self.arm,)
 
 
+class BetterExpertsTest(Compared):
+    """Claim that the dense experts behind `arm` are better than those behind `than`, one by one.
+
+    Attributes:
+        text: each on its own domain, or on general text.
+    """
+
+    test: Literal["better_experts"]
+    arm: Role
+    than: Role
+    text: Literal["own", "general"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
+
+
 class DiagonalTest(Spec):
     """Claim that each dense expert is the best of all dense models at home.
 
@@ -317,6 +336,7 @@ Test = Annotated[
     | ReachesTest
     | AboveChanceTest
     | AtHomeTest
+    | BetterExpertsTest
     | DiagonalTest
     | CostTest,
     Field(discriminator="test"),

@@ -12,13 +12,17 @@ EFFECTS = {
 }
 
 
-@pytest.fixture
-def evidence_of(tmp_path):
-    """Return a function from a `Fake` to the evidence that a store of it gives."""
+@pytest.fixture(scope="session")
+def evidence_of(tmp_path_factory):
+    """Return a function from a `Fake` to the evidence that a store of it gives; each made once."""
+    made = {}
 
     def make(**settings):
         fake = Fake(**{"effects": EFFECTS, "sd": 0.001, **settings})
-        return collect(tmp_path, make_store(tmp_path, fake))
+        if repr(fake) not in made:
+            root = tmp_path_factory.mktemp("evidence")
+            made[repr(fake)] = collect(root, make_store(root, fake))
+        return made[repr(fake)]
 
     return make
 

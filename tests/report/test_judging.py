@@ -300,10 +300,38 @@ def test_bits_per_byte_follow_the_losses(evidence_of: EvidenceOf) -> None:
     assert change.mean == pytest.approx(math.fsum(expected) / 4, rel=0.02)
 
 
+def test_what_another_program_measured_is_judged(evidence_of: EvidenceOf) -> None:
+    seconds = {"soft": [6.1, 6.2, 6.3], "btx": [4.8, 4.8, 4.9]}
+    evidence = measured(evidence_of(replicates=3), "latency", seconds)
+    test = {**ratio(at_most=1.5), "measure": "latency"}
+    assert verdict(evidence, test).verdict == "holds"
+    assert verdict(evidence, {**test, "at_most": 1.1}).verdict == "contradicted"
+
+
+ABOVE = {"test": "above_chance", "arm": "soft", "measure": "needle_accuracy"}
+
+
 def test_above_chance(evidence_of: EvidenceOf) -> None:
     evidence = evidence_of(replicates=2)
-    test = {"test": "above_chance", "arm": "soft", "measure": "needle_accuracy"}
-    assert verdict(evidence, test).verdict == "not measured"
+    assert verdict(evidence, ABOVE).verdict == "not measured"
+    for right, expected in ((0.5, "holds"), (0.1, "contradicted"), (0.27, "inconclusive")):
+        found = measured(evidence, "needle_accuracy", {"soft": [right] * 2}, items=200, chance=0.25)
+        assert verdict(found, ABOVE).verdict == expected
+    mixed = measured(evidence, "needle_accuracy", {"soft": [0.5, 0.27]}, items=200, chance=0.25)
+    assert verdict(mixed, ABOVE).verdict == "inconclusive"  # every replicate has to be
+
+
+def test_tasks_are_places(evidence_of: EvidenceOf) -> None:
+    evidence = evidence_of(replicates=3)
+    for task, gain in (("one", 0.10), ("two", 0.08), ("three", -0.05)):
+        values = {"soft": [0.5 + gain, 0.51 + gain, 0.49 + gain], "btx": [0.5, 0.51, 0.49]}
+        evidence = measured(evidence, "task_accuracy", values, domain=task)
+    test = by("task_accuracy")
+    assert verdict(evidence, {**test, "in": "average"}).verdict == "holds"
+    assert verdict(evidence, {**test, "in": "at least 2 of 3"}).verdict == "holds"
+    assert verdict(evidence, {**test, "in": "every"}).verdict == "contradicted"
+    assert verdict(evidence, {**test, "in": "three"}).verdict == "contradicted"
+    assert verdict(evidence, {**test, "in": "four"}).verdict == "out of scope"
 
 
 # --- experts ---
@@ -317,6 +345,39 @@ def test_an_arm_against_its_own_experts(
     found = verdict(evidence, {"test": "at_home", "arm": "soft"})
     assert found.verdict == expected
     assert [leaf.place for leaf in found.parts[0].leaves] == ["code", "law", "math"]
+
+
+def experts(arm: str, than: str, text: str) -> dict[str, object]:
+    return {"test": "better_experts", "arm": arm, "than": than, "text": text}
+
+
+def test_the_experts_of_two_arms(evidence_of: EvidenceOf) -> None:
+    """Soft's experts read more general text: better at home by 0.05, worse on general text."""
+    evidence = evidence_of(replicates=4)
+    labels = {"code": "code with 50% general", "law": "law with 50% general", "math": "math"}
+    others = [
+        cell.model_copy(
+            update={"name": labels[cell.name], "nll": cell.nll + (-0.05 if home else 0.02)}
+        )
+        for cell in evidence.cells
+        if cell.role == "expert" and cell.nll is not None
+        for home in [cell.domain == cell.name]
+        if labels[cell.name] != cell.name
+    ]
+    arms = tuple(
+        arm.model_copy(update={"branches": tuple(labels.values())}) if arm.name == "soft" else arm
+        for arm in evidence.arms
+    )
+    evidence = evidence.model_copy(update={"cells": (*evidence.cells, *others), "arms": arms})
+    found = verdict(evidence, experts("soft", "btx", "own"))
+    assert [leaf.place for leaf in found.parts[0].leaves] == [
+        "code expert", "law expert", "math expert"
+    ]  # fmt: skip
+    assert found.verdict == "no difference"  # the math experts are the same
+    assert [leaf.verdict(0.005) for leaf in found.parts[0].leaves][:2] == ["holds"] * 2
+    found = verdict(evidence, experts("soft", "btx", "general"))
+    assert [leaf.verdict(0.005) for leaf in found.parts[0].leaves][:2] == ["contradicted"] * 2
+    assert verdict(evidence, experts("btx", "top-1", "own")).verdict == "out of scope"
 
 
 # --- over training ---

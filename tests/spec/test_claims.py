@@ -41,6 +41,10 @@ def claims(tmp_path, test, roles=""):
         "{test: trend, gap: [a, b], direction: growing}",
         "{test: reaches, arm: a, target: b, share: 0.5, of: tokens}",
         "{test: diagonal}",
+        "{test: diagonal, measure: task_accuracy}",
+        "{test: at_home, arm: a}",
+        "{test: better_experts, arm: a, than: b, text: general}",
+        "{test: better, arm: a, than: b, in: most}",
         "{test: above_chance, arm: a}",
         "{test: cost, arm: a, than: b, measure: kv_bytes, ratio: 1/experts}",
     ],
@@ -66,9 +70,14 @@ def test_every_kind_of_test_is_read(tmp_path, test):
         ("{test: interaction, gap: [a, b, c], than: [c, d]}", "at most 2 items"),
         ("{test: reaches, arm: a, target: b, share: 0.5, of: seconds}", "must be 'tokens'"),
         ("{test: cost, arm: a, than: b, measure: latency, ratio: less}", "has error bars"),
+        ("{test: better, arm: a, than: b, measure: router_entropy}", "no direction of router_ent"),
+        ("{test: equal, arm: a, to: b, in: at most 1 of 4}", "of better and no_gain alone"),
+        ("{test: reaches, arm: a, target: b, share: 0.5, of: tokens, measure: bits_per_byte}",
+         "`reaches` is about perplexity, got bits_per_byte"),
+        ("{test: at_home, arm: a, in: every}", "`in` has no effect, the domains are the experts'"),
         ("{test: worse, arm: a, than: b}", "must have a test of"),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused(tmp_path, test, message):
     with pytest.raises(SpecError, match=message):
         claims(tmp_path, test)
