@@ -15,7 +15,7 @@ from bam_lab.record.files import make_folder, write_text
 
 if TYPE_CHECKING:
     from bam_lab.spec.corpus import CorpusSpec, DomainSource
-    from bam_lab.spec.load import ResolvedAblation
+    from bam_lab.spec.resolved import ResolvedAblation
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="Its name: a-z, 0-9, - _ and .")]
 HEAD = (

@@ -20,8 +20,8 @@ from bam_lab.run.calibration import calibrated, models_of
 from bam_lab.run.reproduce import current_graph
 from bam_lab.run.scheduler import unfinished
 from bam_lab.run.stage import Graph, Stage
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.resolved import ResolvedAblation
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bam_lab.record.store import Store, store_root
 
 if TYPE_CHECKING:
     from bam_lab.run.prove import Proved
-    from bam_lab.spec.load import ResolvedAblation
+    from bam_lab.spec.resolved import ResolvedAblation
 
 _MARKS = {
     "holds": "[green]✓[/green]",

@@ -14,7 +14,7 @@ from bam_lab.record.store import store_root
 
 if TYPE_CHECKING:
     from bam_lab.report.render import Rendered
-    from bam_lab.spec.load import ResolvedAblation
+    from bam_lab.spec.resolved import ResolvedAblation
 
 Out = Annotated[
     Path | None,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from bam_lab.cost.params import dense_ffn_dim
 from bam_lab.spec.experts import experts_of
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import DenseMethod, MethodSpec
+from bam_lab.spec.resolved import ResolvedAblation
 
 
 def sized(resolved: ResolvedAblation) -> ResolvedAblation:

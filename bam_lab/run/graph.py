@@ -44,9 +44,9 @@ from bam_lab.run.stretches import StableRuns, Stretch, continuing, portion
 from bam_lab.spec.branches import Branch
 from bam_lab.spec.data import DataSpec, Similar
 from bam_lab.spec.experts import built, is_trained, parts_of, starts_anew
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import AverageMethod, BTMMethod, DenseMethod, MethodSpec
 from bam_lab.spec.recipe import SEED_MODEL, data_of
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.scale import PhaseSize
 
 SEED = Branch(SEED_MODEL)

@@ -15,7 +15,7 @@ from bam_lab.record.store import Store
 from bam_lab.run.calibration import calibrated
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
-from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.resolved import ResolvedAblation
 
 NAME = "index.json"
 

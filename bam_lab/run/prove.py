@@ -24,9 +24,9 @@ from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stages_common import TOKENS, load_model
 from bam_lab.run.stages_upcycle import receipt_windows
 from bam_lab.spec.experts import is_trained, num_experts_of, parts_of, shape_of, sources_of
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.train.numerics import prepare
 from bam_lab.upcycle.execute import upcycle
 from bam_lab.upcycle.receipt import prove

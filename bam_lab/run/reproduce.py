@@ -34,7 +34,7 @@ from bam_lab.run.scheduler import run_graph, unfinished
 from bam_lab.run.stage import Graph
 from bam_lab.run.stage_specs import corpus_stage
 from bam_lab.spec.corpus import CorpusSpec
-from bam_lab.spec.load import ResolvedAblation
+from bam_lab.spec.resolved import ResolvedAblation
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("torch", "lightning", "safetensors", "jaxtyping"),

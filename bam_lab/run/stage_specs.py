@@ -15,8 +15,8 @@ from bam_lab.run.stage import Stage, identify, plain
 from bam_lab.run.stretches import Stretch
 from bam_lab.spec.corpus import CorpusSpec, identity
 from bam_lab.spec.data import DataSpec, Similar
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.parts import domain_of
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.scale import PhaseSize
 
 SPLITS = ("valid", "test")

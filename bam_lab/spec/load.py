@@ -25,8 +25,7 @@ from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.published_rules import meaning, published_problems
 from bam_lab.spec.reader import Document, load, read
-from bam_lab.spec.resolved import ResolvedAblation as ResolvedAblation
-from bam_lab.spec.resolved import joined, setting_problems
+from bam_lab.spec.resolved import ResolvedAblation, joined, setting_problems
 
 
 def list_ablations() -> list[Path]:

@@ -14,7 +14,8 @@ from bam_lab.run.graph import build_graph
 from bam_lab.run.index import index_key
 from bam_lab.run.reproduce import RunOptions, run_ablation
 from bam_lab.run.stage import Graph
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 from tests.cli.command import bam_lab
 
 DATA = "tests/fixtures/data.yaml"

@@ -12,7 +12,8 @@ from bam_lab.record.imported import import_results
 from bam_lab.record.store import Store
 from bam_lab.report.render import NAMES, render
 from bam_lab.run.reproduce import RunOptions, RunOutcome, run_ablation
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 from tests.cli.command import bam_lab
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "ablation.yaml"

@@ -11,8 +11,9 @@ from bam_lab.errors import SpecError
 from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph
 from bam_lab.spec.ablation import Replicates
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
 from bam_lab.spec.methods import DenseMethod, LoryMethod, SparseUpcyclingMethod
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.routers import TopKRouter
 
 

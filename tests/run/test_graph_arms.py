@@ -11,8 +11,9 @@ from pydantic import TypeAdapter
 from bam_lab.errors import SpecError
 from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph, Stage
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
 from bam_lab.spec.methods import MethodSpec
+from bam_lab.spec.resolved import ResolvedAblation
 
 TOP_2 = {"score": "softmax", "select": "top_k", "top_k": 2, "renormalize": False}
 LORA = {"lora": {"rank": 2, "alpha": 4.0, "targets": ["ffn"]}}

@@ -15,8 +15,9 @@ from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stage_specs import pools_of
 from bam_lab.spec.data import DataSpec
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
 from bam_lab.spec.recipe import RecipeSpec
+from bam_lab.spec.resolved import ResolvedAblation
 
 Data = dict[str, dict[str, Any]]
 

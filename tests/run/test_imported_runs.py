@@ -19,7 +19,8 @@ from bam_lab.run.outcome import Settings
 from bam_lab.run.reproduce import RunOptions, RunOutcome, build_corpus, current_graph, run_ablation
 from bam_lab.run.scheduler import run_graph, unfinished
 from bam_lab.run.stage import Graph
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 
 BROKEN = (sys.executable, "-c", "raise SystemExit(3)")
 

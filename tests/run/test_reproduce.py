@@ -15,7 +15,8 @@ from rich.console import Console
 from bam_lab.errors import InputError
 from bam_lab.record.store import Store
 from bam_lab.run.reproduce import RunOptions, RunOutcome, current_graph, run_ablation
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 
 BROKEN = (sys.executable, "-c", "raise SystemExit(3)")
 

@@ -9,7 +9,8 @@ import pytest
 from bam_lab.run.graph import build_graph
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.run.stretches import StableRuns, Stretch
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 
 
 def loaded(path: Path, tokens: int, *more: str) -> ResolvedAblation:

@@ -7,8 +7,9 @@ import pytest
 from bam_lab.cost.match import solve
 from bam_lab.errors import SpecError
 from bam_lab.run.graph import build_graph
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
 from bam_lab.spec.methods import BAMMethod, BTXMethod, DenseMethod, LoryMethod
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.routers import TopKRouter
 
 HEAD = """\

@@ -7,9 +7,10 @@ import pytest
 from bam_lab.errors import SpecError
 from bam_lab.spec.claim_rules import Subject, claim_problems, misfits
 from bam_lab.spec.claims import Claim
-from bam_lab.spec.load import ResolvedAblation, known_claims, list_ablations, load_ablation
+from bam_lab.spec.load import known_claims, list_ablations, load_ablation
 from bam_lab.spec.messages import checked
 from bam_lab.spec.reader import load, tuples
+from bam_lab.spec.resolved import ResolvedAblation
 
 TEXT = """\
 schema: 1

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from bam_lab.errors import SpecError
 from bam_lab.spec.corpus import DomainSource
 from bam_lab.spec.data import DataSpec, Similar
-from bam_lab.spec.load import ResolvedAblation, load_ablation
+from bam_lab.spec.load import load_ablation
+from bam_lab.spec.resolved import ResolvedAblation
 
 FIXTURE = "tests/fixtures/ablation.yaml"
 TOP_2 = {"score": "softmax", "select": "top_k", "top_k": 2, "renormalize": False}

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from bam_lab.spec.branches import Branch, own_data
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.experts import experts_of, sources_of
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import BAMMethod, BTXMethod, MethodSpec
 from bam_lab.spec.recipe import SEED_MODEL
+from bam_lab.spec.resolved import ResolvedAblation
 
 
 def used_branches(resolved: ResolvedAblation, arms: Iterable[str]) -> tuple[Branch, ...]:

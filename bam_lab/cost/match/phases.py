@@ -10,9 +10,9 @@ from bam_lab.cost.match.lineage import num_experts
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.spec.branches import BranchSpec
 from bam_lab.spec.experts import starts_anew
-from bam_lab.spec.load import ResolvedAblation
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.scale import PhaseSize
 
 DENSE = DenseMethod(method="dense")
