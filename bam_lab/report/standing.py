@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bam_lab.cost.match import TOLERANCE
+from bam_lab.cost.match.words import equal_things, quantity_name, solved
 from bam_lab.report.costs import method_of
 from bam_lab.report.evidence import Evidence
+from bam_lab.spec.ablation import Match
 from bam_lab.spec.laws import broken_laws
+from bam_lab.spec.reader import tuples
 
 
 @dataclass(frozen=True)
@@ -16,8 +19,8 @@ class MatchCheck:
 
     Attributes:
         planned: the matched quantity over the baseline's, from the solver.
-        spent: mixture-phase tokens or model training FLOPs over the baseline's, from the ledgers;
-            None before both have run, or where the match counts more than the mixture phase.
+        spent: the mixture phase's tokens, model training FLOPs or device time over the baseline's,
+            from the ledgers; None before both have run, or where the baseline is another setting's.
         matched: whether `planned` is within tolerance, and what was spent is what was planned.
     """
 
@@ -28,14 +31,14 @@ class MatchCheck:
 
 def match_check(evidence: Evidence, arm: str) -> MatchCheck:
     """Compare what an arm was given, and has spent, with the baseline."""
-    budget = evidence.arm(arm).budget
+    budget, match = evidence.arm(arm).budget, _match(evidence)
     planned = float(budget["match_ratio"])
-    kind = "tokens" if evidence.match_on == "tokens" else "training_flops"
+    kind = {"flops": "training_flops", "device-time": "device_seconds"}.get(match.on, "tokens")
     mine, theirs = (_spent(evidence, name, kind) for name in (arm, evidence.baseline_of(arm)))
-    spent = mine / theirs if mine and theirs else None
+    spent = mine / theirs if mine and theirs and not match.across else None
     as_planned = True
-    if mine is not None:
-        as_planned = abs(mine / budget[kind] - 1) <= TOLERANCE
+    if (trained := _spent(evidence, arm, "tokens")) is not None:
+        as_planned = abs(trained / budget["tokens"] - 1) <= TOLERANCE
     return MatchCheck(planned, spent, bool(budget["matched"]) and as_planned)
 
 
@@ -46,7 +49,7 @@ def unranked(evidence: Evidence, arm: str) -> str:
     check = match_check(evidence, arm)
     if check.matched or evidence.ablation["match"].get("unmatched"):
         return ""
-    thing = matched_thing(evidence)
+    thing = quantity_name(_match(evidence))
     return f"outside the match tolerance: {check.planned:.4f} of the baseline's {thing}"
 
 
@@ -61,23 +64,33 @@ def looks_ahead(evidence: Evidence, arm: str) -> str:
 
 
 def matched_thing(evidence: Evidence) -> str:
-    """Name the matched quantity."""
-    if evidence.match_on == "tokens":
-        return "mixture-phase tokens"
-    phase = evidence.ablation["match"].get("phase", "mixture")
-    return f"model training FLOPs of {'the mixture phase' if phase == 'mixture' else 'all phases'}"
+    """Name all that is equal between arms."""
+    return equal_things(_match(evidence))
 
 
 def matching(evidence: Evidence, printed: bool) -> str:
     """Return the sentence on what is equal, and how that differs from the paper's where printed."""
-    if not printed:
-        return f"Arms are equal in {matched_thing(evidence)}."
-    if evidence.match_on == "flops":
+    match, thing = _match(evidence), matched_thing(evidence)
+    more = f" {solved(match)}" if match.by else ""
+    if not printed or match.on in ("inference-flops", "decode-throughput"):
+        return f"Arms are equal in {thing}.{more}"
+    if match.on == "flops":
         return (
             "The paper matched TPU core-days of the mixture phase; we match "
-            f"{matched_thing(evidence)}, which do not depend on the machine."
+            f"{thing}, which do not depend on the machine.{more}"
         )
-    return f"The paper's data matching: arms are equal in {matched_thing(evidence)}, in its order."
+    if match.on == "device-time":
+        return (
+            f"The paper matched TPU core-days of the mixture phase; we match {thing}, on our "
+            "machine: seconds a step, measured once before training, times steps."
+        )
+    if match.on == "tokens":
+        return f"The paper's data matching: arms are equal in {thing}, in its order."
+    return f"The paper's parameter matching: arms are equal in {thing}.{more}"
+
+
+def _match(evidence: Evidence) -> Match:
+    return Match.model_validate(tuples(evidence.ablation["match"]))
 
 
 def general_of(evidence: Evidence) -> tuple[str, dict[str, Any]]:
