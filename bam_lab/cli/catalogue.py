@@ -15,10 +15,11 @@ from bam_lab.cli.planning import StageRow, make_plan
 from bam_lab.record.store import Store
 from bam_lab.spec.answers import AnswersFile
 from bam_lab.spec.claims import Claim, ClaimsFile
-from bam_lab.spec.load import ResolvedAblation, list_ablations, load_ablation
+from bam_lab.spec.load import list_ablations, load_ablation
 from bam_lab.spec.measures import MEASURES
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
+from bam_lab.spec.resolved import ResolvedAblation
 
 INTRO = """\
 # The catalogue
@@ -67,7 +68,7 @@ def catalogue() -> str:
         _questions(questions, entries),
         _claims(claims, entries),
         _ablations(entries, total),
-        _published(entries),
+        _published(entries, claims),
     ]
     return "\n".join(parts)
 
@@ -162,12 +163,13 @@ def _ablations(entries: Sequence[Entry], known: dict[str, StageRow]) -> str:
     )
 
 
-def _published(entries: Sequence[Entry]) -> str:
+def _published(entries: Sequence[Entry], claims: ClaimsFile) -> str:
     rows = []
     for path in sorted(resources.folder("published").glob("*.yaml")):
         table = read(path, PublishedTable)
         elsewhere = [f"{number} ({version})" for version, number in table.numbers.items()]
         links = [e.link for e in entries if table.id in _named(e.resolved)]
+        links += [name for name, claim in claims.claims.items() if table.id in _cited(claim)]
         if table.scope != "language":
             links.append(f"data alone: {table.scope}, which is out of scope")
         rows.append(
@@ -182,7 +184,13 @@ def _published(entries: Sequence[Entry]) -> str:
     return _table(
         "Printed tables",
         "The papers' numbers as data, with what is wrong in them; reports print them beside ours.",
-        ("table", "paper", "place, and in other versions", "what", "beside"),
+        (
+            "table",
+            "paper",
+            "place, and in other versions",
+            "what",
+            "stands in ablations and claims",
+        ),
         rows,
     )
 
@@ -190,6 +198,10 @@ def _published(entries: Sequence[Entry]) -> str:
 def _named(resolved: ResolvedAblation) -> set[str]:
     report = resolved.ablation.report
     return {*report.published, *(name for names in report.published_at.values() for name in names)}
+
+
+def _cited(claim: Claim) -> set[str]:
+    return {claim.printed.table, *claim.printed.and_tables}
 
 
 def _table(title: str, text: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
