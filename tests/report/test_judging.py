@@ -13,7 +13,7 @@ from tests.report.fake_store import LEVEL
 DENSE = {"method": "dense"}
 LORY = {
     name: {"method": "lory", "segment_len": 16, "first_segment": "uniform", "num_experts": count}
-    for name, count in (("lory-4", 4), ("lory-8", 8), ("lory-16", 16))
+    for name, count in (("lory-16", 16), ("lory-4", 4), ("lory-8", 8))  # not in their order
 }
 AXES = {f"lory-{count}": {"num_experts": count} for count in (4, 8, 16)}
 EvidenceOf = Callable[..., Evidence]
