@@ -28,8 +28,8 @@ from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
 from bam_lab.report.curves import curves_figure, has_curves
 from bam_lab.report.evidence import Evidence, read_results
-from bam_lab.report.leaves import nats
 from bam_lab.report.external import external_table
+from bam_lab.report.leaves import nats
 from bam_lab.report.ledger import ledger_table, match_table
 from bam_lab.report.measures_table import measures_table
 from bam_lab.report.page import page_parts
@@ -37,7 +37,7 @@ from bam_lab.report.pages import for_latex
 from bam_lab.report.paths import lineage_table
 from bam_lab.report.printed import whole_table
 from bam_lab.report.provenance import experts_table, moved_table
-from bam_lab.report.sections import routing_table, specialisation_table
+from bam_lab.report.sections import routing_table, specialisations
 from bam_lab.report.step0 import (
     batch_loss_table,
     receipts_table,
@@ -107,7 +107,9 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     drawn = drawing.available()
     result = result_of(evidence, published, drawn)
     tables = _tables(evidence, published)
-    asked = [tables["measures"]] if tables["measures"] else []
+    asked = [table for table in (tables["budgets"], tables["measures"]) if table]
+    specialised = specialisations(evidence, published)
+    every = [*result.tables, *(t for t in tables.values() if t), *(s.table for s in specialised)]
     summary = _summary(evidence, judgements, result)
     texts = {
         "report.html": render_html(
@@ -117,6 +119,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             printed=[whole_table(table) for table in published],
             tables=tables,
             result=result,
+            specialised=specialised,
             judgements=judgements,
             delta_nats=nats(evidence.delta),
             assumptions=register(evidence),
@@ -129,7 +132,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
         "table.tex": render_tex(
             "tables.tex.j2", tables=for_latex([*result.main, *asked]), evidence=evidence
         ),
-        "table.csv": to_csv([*result.tables, *(table for table in tables.values() if table)]),
+        "table.csv": to_csv(every),
         "results.json": evidence.model_dump_json(indent=1) + "\n",
         "verdicts.json": json.dumps(summary, indent=1, ensure_ascii=False) + "\n",
     }
@@ -154,7 +157,6 @@ def _tables(evidence: Evidence, published: Tables) -> dict[str, Table | None]:
         "routing_step0": routing_at_step0_table(evidence),
         "experts": experts_table(evidence),
         "moved": moved_table(evidence),
-        "specialisation": specialisation_table(evidence, published),
         "routing": routing_table(evidence),
         "corpus": corpus_table(evidence),
         "repeats": repeats_table(evidence),
