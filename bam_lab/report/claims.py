@@ -122,7 +122,9 @@ def _tally(part: Part, delta: float) -> str:
     verdicts = [leaf.verdict(delta) for leaf in part.leaves]
     kinds = ("holds", "contradicted", "no difference", "inconclusive")
     counts = [f"{kind} in {verdicts.count(kind)}" for kind in kinds if kind in verdicts]
-    return f"{', '.join(counts)} of {len(verdicts)}" if len(verdicts) > 1 else verdicts[0]
+    if len(verdicts) == 1:
+        return f"{verdicts[0]} ({part.leaves[0].size()})"
+    return f"{', '.join(counts)} of {len(verdicts)}"
 
 
 def _needed(parts: Sequence[Part], delta: float, level: float) -> str:

@@ -67,8 +67,7 @@ def leaves_of(evidence: Evidence, test: Compared, arms: tuple[str, ...], domain:
         case ReachesTest(share=share, of=of):
             found = reaches(evidence, arms[0], arms[1], domain, of)
             label = f"{arms[0]} at the final loss of {arms[1]}"
-            text = f"{math.exp(found.mean):.3f} of its {of}"
-            return [Leaf(label, domain, "below", found, math.log(share), text=text)]
+            return [Leaf(f"{label}, {domain}", domain, "below", found, math.log(share))]
         case AboveChanceTest():
             return _above_chance(evidence, test, arms[0], domain)
     raise AssertionError(f"{test.test} is not between arms")

@@ -135,22 +135,29 @@ class Leaf:
         return decide(self.ps(delta))
 
     def size(self) -> str:
-        """Return the effect with its interval: in percent, or in the measure's own unit."""
+        """Return the effect with its interval: in percent, as a factor, or in its own unit."""
         if self.difference is None:
             return self.text
         end = f" {self.unit}" if self.unit else ""
         sign = -1 if self.turned else 1
         mean = self._shown(sign * self.difference.mean)
-        if not self.linear:
+        if not self.linear and not self._bounded:
             mean += "%"
         if not self.difference.se:  # one replicate, or exact
             return f"{mean}{end}{f' ({self.text})' if self.text else ''}"
         low, high = map(self._shown, sorted(sign * at for at in self.difference.interval()))
         return f"{mean} [{low}, {high}]{end}"
 
+    @property
+    def _bounded(self) -> bool:
+        """Whether it is about a ratio and its bound, not about a change."""
+        return self.kind in ("below", "above")
+
     def _shown(self, value: float) -> str:
         if self.linear:
             return signed(value, 3)
+        if self._bounded:
+            return f"{math.exp(value):.3f}" if value < MOST_NATS else "∞"
         return signed(percent(value), 2) if value < MOST_NATS else "+∞"
 
     def _margin(self, delta: float) -> float:

@@ -398,6 +398,8 @@ def test_tokens_to_the_loss_of_another_arm(evidence_of: EvidenceOf) -> None:
     test = {"test": "reaches", "arm": "soft", "target": "btx", "share": 0.5, "of": "tokens"}
     assert verdict(evidence, test).verdict == "holds"
     assert verdict(evidence, {**test, "share": 0.1}).verdict == "contradicted"
+    leaf = verdict(evidence, test).parts[0].leaves[0]
+    assert leaf.size() == "0.400 [0.399, 0.402]"
     never = _with_gaps(evidence_of(replicates=3), lambda share: 1.0)
     found = verdict(never, {**test, "share": 0.9})
     assert found.verdict == "contradicted"  # it counts with all that it spent
@@ -408,7 +410,7 @@ def _with_gaps(evidence: Evidence, gap: Callable[[float], float]) -> Evidence:
     curves = []
     for curve in evidence.curves:
         if curve.name == "mixture" and curve.arm in ("btx", "soft"):
-            noise = 0.0001 * (curve.replicate or 0)
+            noise = 0.001 * (curve.replicate or 0) if curve.arm == "soft" else 0.0
             valid = tuple(
                 (50 * i, {d: _loss(i / 20, curve.arm, gap) + noise for d in evidence.domains})
                 for i in range(1, 21)
