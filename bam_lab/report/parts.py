@@ -221,12 +221,13 @@ def _diagonal(evidence: Evidence, test: DiagonalTest) -> Group:
     if why := unmeasured(test.measure):
         raise NotMeasured(why)
     leaves = []
-    for _, view in dense_groups(evidence):
+    for settings, view in dense_groups(evidence):
+        under = f" ({', '.join(settings)})" if settings else ""
         for domain, compared in diagonal(view).items():
             for other, difference in compared.items():
                 if difference is None:
                     raise NotMeasured(f"{domain} expert or {other} has no score on {domain}")
-                label = f"{domain} expert against {other}, {domain}"
+                label = f"{domain} expert against {other}, {domain}{under}"
                 leaves.append(Leaf(label, domain, "better", difference))
     if not leaves:
         raise OutOfScope("no branch is trained as the recipe says")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bam_lab.report.claims import judge
+from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.evidence import Evidence, MeasureCell
 from bam_lab.spec.claims import Claim
 from tests.report.fake_store import LEVEL
@@ -19,21 +19,20 @@ AXES = {f"lory-{count}": {"num_experts": count} for count in (4, 8, 16)}
 EvidenceOf = Callable[..., Evidence]
 
 
-def claim(*tests: dict[str, object], roles: dict[str, list[str]] | None = None) -> Claim:
+def claim(*tests: dict[str, object]) -> Claim:
     return Claim.model_validate(
         {
             "text": "a sentence",
             "source": {"paper": "p", "place": "q"},
             "printed": {"numbers": "none", "supports": "none printed"},
-            "roles": roles or {},
             "tests": list(tests),
         },
         strict=False,
     )
 
 
-def verdict(evidence: Evidence, *tests: dict[str, object], **more: object):  # type: ignore[no-untyped-def]
-    return judge(evidence, {"X": claim(*tests, **more)})[0]  # type: ignore[arg-type]
+def verdict(evidence: Evidence, *tests: dict[str, object]) -> Judgement:
+    return judge(evidence, {"X": claim(*tests)})[0]
 
 
 def order(*arms: str, where: str = "every") -> dict[str, object]:
