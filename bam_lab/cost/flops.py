@@ -22,6 +22,7 @@ counts 0 in the first two. Lory's merging counts in both: 6 * E * dim * ffn_dim 
 (arXiv:2405.03133 §3), which is E / segment_len of its FFN.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -112,13 +113,14 @@ def _products(
     """Count the forward FLOPs of all weight products, LM head included."""
     work, places = ffn_work(method, num_experts, seq_len, executed), places_of(method, seq_len)
     total = Fraction(model.dim * model.vocab_size * seq_len)
-    for experts in layers:
-        total += experts.query_active * query_params(model) * places
-        total += experts.key * key_params(model) * places
-        total += experts.ffn_active * expert_params(model, experts) * work.places
-        total += experts.shared * ffn_params(model) * places
-        total += experts.routers * model.dim * num_experts * work.decisions
-        total += experts.ffn * expert_params(model, experts) * work.merges
+    for experts, times in Counter(layers).items():
+        one: int | Fraction = experts.query_active * query_params(model) * places
+        one += experts.key * key_params(model) * places
+        one += experts.ffn_active * expert_params(model, experts) * work.places
+        one += experts.shared * ffn_params(model) * places
+        one += experts.routers * model.dim * num_experts * work.decisions
+        one += experts.ffn * expert_params(model, experts) * work.merges
+        total += times * one
     return 2 * total / seq_len
 
 
@@ -131,7 +133,10 @@ def _merged_again(
 ) -> Fraction:
     """Count the merges that the backward makes again instead of keeping them."""
     merges = ffn_work(method, num_experts, seq_len, executed=True).merges
-    weights = sum(experts.ffn * expert_params(model, experts) for experts in layers)
+    weights = sum(
+        times * experts.ffn * expert_params(model, experts)
+        for experts, times in Counter(layers).items()
+    )
     return Fraction(2 * merges * weights, seq_len)
 
 

@@ -2,12 +2,12 @@
 
 Models begin at random and read random tokens: what a step takes hangs on shapes, and hardly on
 weights or text. All are held at once and take their turns, so that a slow moment of the machine
-meets them all; a model's seconds are the median over its turns. The artifact fixes what is trained,
-so it is made once: another measurement would be another match.
+meets them all; a model's seconds are taken round by round (`paired`). The artifact fixes what is
+trained, so it is made once: another measurement would be another match.
 """
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -32,11 +32,11 @@ LONGEST = 64
 
 
 def calibrate(context: StageContext) -> None:
-    """Write `calibration.json`: median seconds by model, in the order of the spec, and turns."""
+    """Write `calibration.json`: seconds by model, in the order of the spec, and every turn's."""
     prepare(context.threads)
     works = [_work(context, raw) for raw in context.spec["models"]]
     turns = measure(works, lambda done, all_: _progress(context, done, all_))
-    content = {"seconds": [median(times) for times in turns], "turns": turns}
+    content = {"seconds": paired(turns), "turns": turns}
     write_json(context.work / NAME, content)
     context.facts["seconds"] = content["seconds"]
 
@@ -62,6 +62,19 @@ def measure(
             times = [work() for _ in range(lengths[index] + 1)][1:]
             turns[index].append(sum(times) / len(times))
     return turns
+
+
+def paired(turns: Sequence[Sequence[float]]) -> list[float]:
+    """Return each work's seconds: its median share of a round's mean, times the median mean.
+
+    A slow round is slow for all, and so changes nobody's share.
+    """
+    means = [fmean(times) for times in zip(*turns, strict=True)]
+    usual = median(means)
+    return [
+        usual * median(time / mean for time, mean in zip(times, means, strict=True))
+        for times in turns
+    ]
 
 
 def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], float]:

@@ -65,9 +65,7 @@ def place(changes: dict[str, list[Change]], path: str, value: Any, where: str) -
     )
 
 
-def fitted_to(
-    document: Document, scale: str | None
-) -> tuple[dict[str, list[Change]], list[str]]:
+def fitted_to(document: Document, scale: str | None) -> tuple[dict[str, list[Change]], list[str]]:
     """Return what an ablation's `at:` changes at a scale (None: its own), and what is wrong."""
     written = document.data.get("at")
     scales = written if isinstance(written, dict) else {}

@@ -6,13 +6,13 @@ experts a token whatever the number of experts, and BAM's total with six (arXiv:
 Where none is within it, the nearest is taken if `match.unmatched` says why that may be.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log
 
 from bam_lab.cost.flops import per_token
 from bam_lab.cost.match.budget import TOLERANCE
-from bam_lab.cost.match.lineage import num_experts
+from bam_lab.cost.match.lineage import mixed, num_experts
 from bam_lab.cost.match.measured import Model, model_of
 from bam_lab.cost.params import count
 from bam_lab.cost.sizes import sized
@@ -25,6 +25,8 @@ from bam_lab.spec.resolved import ResolvedAblation
 ORDER: tuple[Size, ...] = ("num_experts", "top_k", "ffn_dim")
 CANDIDATES = 12
 """Most models that are timed for one arm."""
+SPREAD = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+"""FLOPs over the baseline's up to which, and widths for which, models are timed."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,24 @@ def turned(resolved: ResolvedAblation) -> ResolvedAblation:
         if found.off > TOLERANCE and not match.unmatched and not guessed:
             problems.append(_nearest(resolved, arm, knobs, found))
         arms[arm] = found.method
+        if not guessed and (same := _same(resolved, arms, arm)):
+            problems.append(
+                f"{resolved.path}: arms.{arm} must differ from arms.{same}, got the same run once "
+                "the match has turned its knobs. Take one out."
+            )
     if problems:
         raise SpecError(problems)
     return replace(resolved, arms=arms)
+
+
+def _same(resolved: ResolvedAblation, arms: Mapping[str, MethodSpec], arm: str) -> str:
+    """Return the arm that is the same run as `arm`; empty for none."""
+
+    def run(name: str) -> tuple[str, tuple[str, ...], object]:
+        models = mixed(resolved, arms[name])
+        return Model(arms[name], len(models)).key, models, resolved.data.get(name)
+
+    return next((other for other in arms if other != arm and run(other) == run(arm)), "")
 
 
 def knobs_of(resolved: ResolvedAblation, arm: str) -> tuple[Size, ...]:
@@ -117,9 +134,9 @@ def knobs_of(resolved: ResolvedAblation, arm: str) -> tuple[Size, ...]:
 def decoded_models(resolved: ResolvedAblation) -> tuple[Model, ...]:
     """Return the models whose decoding is to be timed, each once.
 
-    The arms as they are written, and for each that is solved the candidates from a quarter to four
-    times the baseline's FLOPs: of those within 1% of each other in FLOPs the one nearest to it in
-    total parameters, at most `CANDIDATES`.
+    The arms as they are written, and for each that is solved candidates over `SPREAD`: of those
+    within 1% of each other in FLOPs the one nearest to the baseline in total parameters, at most
+    `CANDIDATES`.
     """
     guess = sized(replace(resolved, measured=None))
     found = [model_of(guess, method) for method in resolved.arms.values()]
@@ -127,11 +144,11 @@ def decoded_models(resolved: ResolvedAblation) -> tuple[Model, ...]:
         if not knobs_of(guess, arm):
             continue
         kept: list[Candidate] = []
-        near = [one for one in candidates(guess, arm) if 0.25 <= one.ratio <= 4]
+        near = [one for one in candidates(guess, arm, SPREAD) if one.ratio <= SPREAD[-1]]
         for one in sorted(near, key=lambda one: abs(one.total_ratio - 1)):
             if all(abs(one.ratio / other.ratio - 1) > 0.01 for other in kept):
                 kept.append(one)
-        kept.sort(key=lambda one: one.off)
+        kept.sort(key=lambda one: abs(log(one.ratio)))
         found += [model_of(guess, one.method) for one in kept[:CANDIDATES]]
     return tuple({model.key: model for model in found}.values())
 
@@ -158,15 +175,20 @@ def _is_turned(resolved: ResolvedAblation, arm: str, model: Model) -> bool:
     return model_of(resolved, mine).key == model.key
 
 
-def candidates(resolved: ResolvedAblation, arm: str) -> Iterator[Candidate]:
-    """Yield every combination of an arm's knobs up to the first that exceeds the baseline's."""
+def candidates(
+    resolved: ResolvedAblation, arm: str, goals: Sequence[float] = (1.0,)
+) -> Iterator[Candidate]:
+    """Yield every combination of an arm's knobs up to the first that exceeds the last goal.
+
+    Of widths those on either side of each goal, which are ratios to the baseline's quantity.
+    """
     turnable = knobs_of(resolved, arm)
     order: list[Size] = [knob for knob in ORDER if knob in turnable]
-    yield from _search(resolved, resolved.arms[arm], order)
+    yield from _search(resolved, resolved.arms[arm], order, goals)
 
 
 def _search(
-    resolved: ResolvedAblation, method: MethodSpec, knobs: Sequence[Size]
+    resolved: ResolvedAblation, method: MethodSpec, knobs: Sequence[Size], goals: Sequence[float]
 ) -> Iterator[Candidate]:
     """Turn the first knob upwards, under each value the others; more of any is never less.
 
@@ -175,15 +197,16 @@ def _search(
     knob, *others = knobs
     experts = resolved.recipe.mixture.experts
     if knob == "ffn_dim":
-        yield from _widths(resolved, method)
+        for goal in goals:
+            yield from _widths(resolved, method, goal)
         return
     for value in span(method, knob, experts):
         made = turn(method, knob, value, experts)
         least = inf
-        for one in _search(resolved, made, others) if others else _one(resolved, made):
+        for one in _search(resolved, made, others, goals) if others else _one(resolved, made):
             least = min(least, one.ratio)
             yield one
-        if least < inf and least > 1:
+        if goals[-1] < least < inf:
             return
 
 
@@ -192,14 +215,14 @@ def _one(resolved: ResolvedAblation, method: MethodSpec) -> Iterator[Candidate]:
         yield _candidate(resolved, method)
 
 
-def _widths(resolved: ResolvedAblation, method: MethodSpec) -> Iterator[Candidate]:
-    """Yield the two widths on either side of the baseline's quantity."""
+def _widths(resolved: ResolvedAblation, method: MethodSpec, goal: float) -> Iterator[Candidate]:
+    """Yield the two widths on either side of a ratio to the baseline's quantity."""
     experts = resolved.recipe.mixture.experts
     values = span(method, "ffn_dim", experts)
     low, high = 0, len(values) - 1
     while low < high:
         middle = (low + high) // 2
-        if _candidate(resolved, turn(method, "ffn_dim", values[middle], experts)).ratio < 1:
+        if _candidate(resolved, turn(method, "ffn_dim", values[middle], experts)).ratio < goal:
             low = middle + 1
         else:
             high = middle
