@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.settings import shown
 
 Basis = Literal["stated", "derived", "ours"]
 
@@ -55,7 +56,7 @@ def per_arm(evidence: Evidence, read: Callable[[dict[str, Any]], Any]) -> str:
     for arm in evidence.arms:
         value = read(arm.method)
         if value is not ABSENT:
-            found.setdefault("none" if value is None else f"{value}", []).append(arm.name)
+            found.setdefault("none" if value is None else f"{value}", []).append(shown(arm.name))
     if len(found) == 1:
         return next(iter(found))
     return "; ".join(f"{value} ({', '.join(arms)})" for value, arms in found.items())

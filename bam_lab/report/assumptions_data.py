@@ -5,6 +5,7 @@ from typing import Any
 
 from bam_lab.report.assumption_entry import Entry
 from bam_lab.report.evidence import Arm, Evidence
+from bam_lab.report.settings import shown
 from bam_lab.spec.data import Similar, times
 
 
@@ -12,7 +13,7 @@ def _each(evidence: Evidence, read: Callable[[dict[str, Any]], str]) -> str:
     """Return what all arms' data say, else each value with the arms that it is of."""
     found: dict[str, list[str]] = {}
     for arm in evidence.arms:
-        found.setdefault(read(_data(evidence, arm)), []).append(arm.name)
+        found.setdefault(read(_data(evidence, arm)), []).append(shown(arm.name))
     if len(found) == 1:
         return next(iter(found))
     return "; ".join(f"{value} ({', '.join(arms)})" for value, arms in found.items())

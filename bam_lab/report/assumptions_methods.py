@@ -4,6 +4,7 @@ from typing import Any
 
 from bam_lab.report.assumption_entry import ABSENT, Entry, get, per_arm
 from bam_lab.report.evidence import Evidence
+from bam_lab.report.settings import shown
 
 ENTRIES = (
     Entry(
@@ -247,5 +248,5 @@ def _held_out_routing(method: dict[str, Any]) -> Any:
 
 
 def _kv(evidence: Evidence) -> str:
-    shared = [arm.name for arm in evidence.arms if arm.method.get("kv") == "shared"]
+    shared = [shown(arm.name) for arm in evidence.arms if arm.method.get("kv") == "shared"]
     return f"mean of the dense models' ({', '.join(shared)})" if shared else ""

@@ -5,6 +5,7 @@ nothing about which arm is better.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,7 +88,7 @@ def _label(text: str) -> str:
         value = float(text)
     except ValueError:
         return text
-    return number(value).replace(".00", "") if abs(value) >= 1000 else text
+    return re.sub(r"\.0+(?=\D|$)", "", number(value)) if abs(value) >= 1000 else text
 
 
 def _look(line: Line, position: int) -> dict[str, Any]:

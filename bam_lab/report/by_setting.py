@@ -133,6 +133,7 @@ def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | Non
         )
         for head, own in found.items()
     ]
+    columns, rows = _paper_once(columns, rows)
     return Table(
         label="by-setting",
         title=f"Change in test perplexity against {evidence.baseline}, average over domains, %",
@@ -141,3 +142,16 @@ def by_setting_table(evidence: Evidence, blocks: Sequence[Block]) -> Table | Non
         columns=tuple(columns),
         rows=tuple(rows),
     )
+
+
+def _paper_once(columns: list[Column], rows: list[Row]) -> tuple[list[Column], list[Row]]:
+    """Return the table with one column of the paper, where all settings have the same."""
+    paper = [i for i, column in enumerate(columns) if column.dim]
+    different = any(row.values[i].text != row.values[paper[0]].text for row in rows for i in paper)
+    if not paper or different:
+        return columns, rows
+    kept = [i for i in range(len(columns)) if i not in paper]
+    printed = replace(columns[paper[0]], group="printed")
+    return [*(columns[i] for i in kept), printed], [
+        replace(row, values=(*(row.values[i] for i in kept), row.values[paper[0]])) for row in rows
+    ]

@@ -40,7 +40,8 @@ def measures_table(evidence: Evidence, published: Tables) -> Table | None:
             if (name, domain) in printed:
                 found = printed_number(evidence, published, arm, domain, name)
                 values.append(paper_value(found, ",.6g"))
-        rows.append(hoist(Row(arm, tuple(values), mark_of(evidence, arm))))
+        row = Row(arm, tuple(values), mark_of(evidence, arm))
+        rows.append(hoist(row) if all(value.note for value in values) else row)
     return Table(
         label="measures",
         title="Measures",
@@ -99,9 +100,8 @@ def _caption(evidence: Evidence) -> str:
     lines = []
     for name in asked_for(evidence):
         measure = MEASURES[name]
-        unit = f", in {measure.unit}" if measure.unit else ""
-        title = name.replace("_", " ").capitalize()
-        lines.append(f"{title}: {measure.title}{unit}; {BETTER[measure.better]}.")
+        unit = f", {measure.unit}" if measure.unit else ""
+        lines.append(f"{name.replace('_', ' ')}: {measure.title}{unit}; {BETTER[measure.better]}.")
     if evidence.replicates > 1:
         lines.append("Mean ± standard deviation over replicates; arithmetic has none.")
     return " ".join(lines)

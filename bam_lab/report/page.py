@@ -6,7 +6,6 @@ from typing import Any
 from bam_lab.report.budgets import budget_lines
 from bam_lab.report.evidence import Evidence, StageFact
 from bam_lab.report.scope import FROM, scope
-from bam_lab.report.sections import diagonal_lines
 from bam_lab.report.standing import matching
 from bam_lab.report.text import stands_in
 from bam_lab.spec.published import Tables
@@ -28,7 +27,6 @@ def page_parts(evidence: Evidence, published: Tables) -> dict[str, Any]:
         "provenance": [
             (entry, len(entry.stages), _commit(entry.git)) for entry in evidence.provenance
         ],
-        "diagonal": diagonal_lines(evidence),
         "budget_lines": budget_lines(evidence),
     }
 

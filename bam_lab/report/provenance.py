@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bam_lab.report.evidence import Evidence, Receipt
+from bam_lab.report.settings import dense_suffixes
 from bam_lab.report.table import Column, Row, Table, Value, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.experts import listed
@@ -43,14 +44,17 @@ def experts_table(evidence: Evidence) -> Table:
 def moved_table(evidence: Evidence) -> Table | None:
     """Return how far each dense model has moved from the seed model; None before any mixing."""
     found: dict[str, list[tuple[Receipt, dict[str, Any]]]] = {}
+    suffixes = dense_suffixes(evidence)
     for receipt in evidence.receipts:
         told = receipt.facts.get("provenance", {})
         if told.get("compared_with") == SEED_MODEL:
+            suffix = suffixes[evidence.arm(receipt.arm).setting]
             for name, measured in told["models"].items():
-                found.setdefault(name, []).append((receipt, measured))
+                if name != SEED_MODEL:
+                    found.setdefault(f"{name}{suffix}", []).append((receipt, measured))
     if not found:
         return None
-    rows = [Row(name, _values(told)) for name, told in found.items() if name != SEED_MODEL]
+    rows = [Row(name, _values(told)) for name, told in found.items()]
     return Table(
         label="moved",
         title="How far the dense experts moved",

@@ -2,16 +2,41 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from bam_lab.report.blocks import dense_experts, diagonal
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
+from bam_lab.report.settings import dense_groups
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
 from bam_lab.spec.published import Tables
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """Hold how the dense models of some settings do, as a table and as sentences."""
+
+    table: Table
+    lines: tuple[str, ...]
+
+
+def specialisations(evidence: Evidence, published: Tables) -> tuple[Specialisation, ...]:
+    """Return the specialisation of the dense models, once for each set of them."""
+    found = []
+    for names, view in dense_groups(evidence):
+        table = specialisation_table(view, published)
+        if names:
+            table = replace(
+                table,
+                label=f"{table.label}-{names[0]}",
+                title=f"{table.title}, under {', '.join(names)}",
+            )
+        found.append(Specialisation(table, tuple(diagonal_lines(view))))
+    return tuple(found)
 
 
 def specialisation_table(evidence: Evidence, published: Tables) -> Table:

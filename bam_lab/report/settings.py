@@ -54,6 +54,14 @@ def dense_groups(evidence: Evidence) -> tuple[tuple[tuple[str, ...], Evidence], 
     return tuple((tuple(names), view) for names, view in groups.values())
 
 
+def dense_suffixes(evidence: Evidence) -> dict[str, str]:
+    """Return setting -> what tells its dense models from others of their names; else empty."""
+    found = {
+        setting: f" @{', '.join(names)}" for names, _ in dense_groups(evidence) for setting in names
+    }
+    return found or {arm.setting: "" for arm in evidence.arms}
+
+
 def _view(evidence: Evidence, setting: Setting) -> Evidence:
     arms = tuple(
         arm.model_copy(update={"setting": ""})

@@ -7,6 +7,7 @@ from typing import Any
 from bam_lab.record.proofs import verdicts
 from bam_lab.report.evidence import Evidence, Receipt
 from bam_lab.report.sections import perplexity_value
+from bam_lab.report.settings import dense_suffixes
 from bam_lab.report.table import Column, Row, Table, Value, hoist, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 
@@ -101,11 +102,13 @@ def batch_loss_table(evidence: Evidence) -> Table | None:
     """
     losses: dict[str, dict[str, list[float]]] = {}
     runs: dict[str, list[str]] = {}
+    suffixes = dense_suffixes(evidence)
     for arm in arms_in_order(evidence):
         for receipt in (r for r in evidence.receipts if r.arm == arm):
             for domain, nats in receipt.facts.get("step0_nats", {}).items():
                 for name, loss in nats.items():
-                    head = arm if name == "mixture" else f"dense: {name}"
+                    dense = f"dense: {name}{suffixes[evidence.arm(arm).setting]}"
+                    head = arm if name == "mixture" else dense
                     losses.setdefault(head, {}).setdefault(domain, []).append(loss)
                     runs.setdefault(head, []).append(receipt.key)
     if not losses:

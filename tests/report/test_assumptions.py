@@ -1,5 +1,7 @@
 """The register of runs whose arms differ in method: each line names what each arm took."""
 
+import pytest
+
 from bam_lab.report.assumptions import register
 from bam_lab.report.collect import collect
 from tests.report.fake_store import ARMS, Fake, make_store
@@ -12,6 +14,12 @@ SPARSE = {
     "copy_noise_std": 0.0,
     "ffn_router": TOP_2,
 }
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_measured(monkeypatch):
+    """The methods here are what a line reads, not whole ones that have a cost."""
+    monkeypatch.setattr("bam_lab.report.collect.measures_of", lambda *_: ())
 
 
 def lines(tmp_path, **arms):
@@ -160,3 +168,18 @@ def test_results_from_before_arms_had_data_say_the_recipes(tmp_path):
     share = found["General share in each branch's data mix"]
     assert (share.value, share.basis) == ("10%", "stated")
     assert found["Data mix of the mixture phase"].basis == "stated"
+
+
+def test_a_line_that_settings_change_says_each(tmp_path):
+    settings = {
+        "parallel": {"model": {"norm": "rms"}},
+        "serial": {"model": {"norm": "layer"}},
+    }
+    fake = Fake(settings=settings)
+    found = {line.subject: line for line in register(collect(tmp_path, make_store(tmp_path, fake)))}
+    assert found["Norm"].value == (
+        "RMSNorm, epsilon 1e-05 (under parallel); "
+        "LayerNorm without bias, epsilon 1e-05 (under serial)"
+    )
+    routers = found["FFN gate: order of softmax and top-k"].value
+    assert "under" not in routers and "@" not in routers

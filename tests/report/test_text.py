@@ -5,13 +5,11 @@ import io
 import json
 import shutil
 import subprocess
-from dataclasses import replace
 
 import pytest
 
 from bam_lab.report.claims import judge
 from bam_lab.report.render import declared_claims, render
-from bam_lab.report.table import bands
 from bam_lab.report.text import (
     alone_table,
     contamination_table,
@@ -132,25 +130,6 @@ def test_verdicts_about_general_text_say_stand_in(evidence_of, data, stands_in_f
 
 def read_csv(rendered):
     return list(csv.DictReader(io.StringIO(rendered.paths["table.csv"].read_text())))
-
-
-def test_a_table_wider_than_a_page_comes_in_bands(full):
-    table = crossed_table(full)
-    wide = replace(table, columns=tuple(replace(c, group=f"g{i // 2}") for i, c in
-                                        enumerate(table.columns)))  # fmt: skip
-    assert bands(wide, 2) == [wide]
-    first, second = bands(wide, 1)
-    assert (first.label, second.title) == ("crossed-1", f"{table.title} (2 of 2)")
-    assert [column.name for column in second.columns] == ["law", "math"]
-    assert cells(first, "code") + cells(second, "code") == cells(table, "code")
-
-
-def test_more_domains_than_a_page_takes_are_cut_in_latex(tmp_path, monkeypatch):
-    monkeypatch.setattr("bam_lab.report.render.PAGE_GROUPS", 3)
-    rendered = render(tmp_path, make_store(tmp_path, Fake(replicates=2)))
-    text = rendered.paths["table.tex"].read_text()
-    assert text.count(r"\begin{table}") == 4
-    assert "(2 of 2)" in text
 
 
 def hostile(tmp_path):
