@@ -41,7 +41,7 @@ def test_scored_on_later_tokens_is_not_ranked(evidence):
 
 def test_what_looks_ahead_is_said_beside_its_row(evidence):
     assert looks_ahead(evidence, "btx") == ""
-    notes = {row.head: row.note for row in effects_table(evidence, None).rows}
+    notes = {row.head: row.note for row in effects_table(evidence, ()).rows}
     assert notes["btx"] == ""
     assert notes["smear"].startswith("smear is shown but not ranked: its held-out losses see later")
     assert notes["lory"].startswith(

@@ -25,8 +25,12 @@ from bam_lab.spec.resolved import ResolvedAblation
 ORDER: tuple[Size, ...] = ("num_experts", "top_k", "ffn_dim")
 CANDIDATES = 12
 """Most models that are timed for one arm."""
+APART = 0.05
+"""How far the FLOPs of timed models are apart, as long as there are enough that are."""
 SPREAD = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 """FLOPs over the baseline's up to which, and widths for which, models are timed."""
+MOST_TOTAL = 4.0
+"""Add no more experts than make the total parameters so many times the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,30 @@ def quantity(resolved: ResolvedAblation, method: MethodSpec) -> float:
             raise AssertionError(other)
 
 
+@dataclass(frozen=True)
+class _Search:
+    """Hold what the candidates of an ablation are measured by: its baseline's numbers."""
+
+    resolved: ResolvedAblation
+    quantity: float
+    total: int
+
+    def candidate(self, method: MethodSpec) -> Candidate:
+        return Candidate(
+            method,
+            quantity(self.resolved, method) / self.quantity,
+            _total(self.resolved, method) / self.total,
+        )
+
+
+def _search(resolved: ResolvedAblation) -> _Search:
+    base = resolved.arms[resolved.ablation.baseline]
+    return _Search(resolved, quantity(resolved, base), _total(resolved, base))
+
+
 def size_ratio(resolved: ResolvedAblation, method: MethodSpec) -> float:
     """Return an arm's matched quantity over the baseline's, as it is printed."""
-    return printed(resolved, _candidate(resolved, method).ratio)
+    return printed(resolved, _search(resolved).candidate(method).ratio)
 
 
 def printed(resolved: ResolvedAblation, ratio: float) -> float:
@@ -134,22 +159,22 @@ def knobs_of(resolved: ResolvedAblation, arm: str) -> tuple[Size, ...]:
 def decoded_models(resolved: ResolvedAblation) -> tuple[Model, ...]:
     """Return the models whose decoding is to be timed, each once.
 
-    The arms as they are written, and for each that is solved candidates over `SPREAD`: of those
-    within 1% of each other in FLOPs the one nearest to the baseline in total parameters, at most
-    `CANDIDATES`.
+    The arms as they are written, and for each that is solved at most `CANDIDATES` candidates, the
+    nearest to the baseline in FLOPs first: of those within `APART` of each other the one nearest in
+    total parameters, the others only where places are left.
     """
     guess = sized(replace(resolved, measured=None))
     found = [model_of(guess, method) for method in resolved.arms.values()]
     for arm in resolved.arms:
         if not knobs_of(guess, arm):
             continue
-        kept: list[Candidate] = []
+        kept, rest = list[Candidate](), list[Candidate]()
         near = [one for one in candidates(guess, arm, SPREAD) if one.ratio <= SPREAD[-1]]
         for one in sorted(near, key=lambda one: abs(one.total_ratio - 1)):
-            if all(abs(one.ratio / other.ratio - 1) > 0.01 for other in kept):
-                kept.append(one)
+            alone = all(abs(one.ratio / other.ratio - 1) > APART for other in kept)
+            (kept if alone else rest).append(one)
         kept.sort(key=lambda one: abs(log(one.ratio)))
-        found += [model_of(guess, one.method) for one in kept[:CANDIDATES]]
+        found += [model_of(guess, one.method) for one in (*kept, *rest)[:CANDIDATES]]
     return tuple({model.key: model for model in found}.values())
 
 
@@ -158,9 +183,10 @@ def _offered(resolved: ResolvedAblation, arm: str) -> Iterator[Candidate]:
     if resolved.ablation.match.on != "decode-throughput" or resolved.measured is None:
         yield from candidates(resolved, arm)
         return
+    search = _search(resolved)
     for model in decoded_models(resolved):
         if model.key in resolved.measured and _is_turned(resolved, arm, model):
-            yield _candidate(resolved, model.method)
+            yield search.candidate(model.method)
 
 
 def _is_turned(resolved: ResolvedAblation, arm: str, model: Model) -> bool:
@@ -184,60 +210,54 @@ def candidates(
     """
     turnable = knobs_of(resolved, arm)
     order: list[Size] = [knob for knob in ORDER if knob in turnable]
-    yield from _search(resolved, resolved.arms[arm], order, goals)
+    yield from _turn(_search(resolved), resolved.arms[arm], order, goals)
 
 
-def _search(
-    resolved: ResolvedAblation, method: MethodSpec, knobs: Sequence[Size], goals: Sequence[float]
+def _turn(
+    search: _Search, method: MethodSpec, knobs: Sequence[Size], goals: Sequence[float]
 ) -> Iterator[Candidate]:
     """Turn the first knob upwards, under each value the others; more of any is never less.
 
     So a value under which even the fewest of the others are too much is the last.
     """
     knob, *others = knobs
-    experts = resolved.recipe.mixture.experts
+    experts = search.resolved.recipe.mixture.experts
     if knob == "ffn_dim":
         for goal in goals:
-            yield from _widths(resolved, method, goal)
+            yield from _widths(search, method, goal)
         return
-    for value in span(method, knob, experts):
+    values = span(method, knob, experts)
+    for value in values:
         made = turn(method, knob, value, experts)
+        if value > values.start and _total(search.resolved, made) > MOST_TOTAL * search.total:
+            return
         least = inf
-        for one in _search(resolved, made, others, goals) if others else _one(resolved, made):
+        for one in _turn(search, made, others, goals) if others else _one(search, made):
             least = min(least, one.ratio)
             yield one
         if goals[-1] < least < inf:
             return
 
 
-def _one(resolved: ResolvedAblation, method: MethodSpec) -> Iterator[Candidate]:
-    if fits(method, resolved.model, resolved.recipe.mixture.experts):
-        yield _candidate(resolved, method)
+def _one(search: _Search, method: MethodSpec) -> Iterator[Candidate]:
+    if fits(method, search.resolved.model, search.resolved.recipe.mixture.experts):
+        yield search.candidate(method)
 
 
-def _widths(resolved: ResolvedAblation, method: MethodSpec, goal: float) -> Iterator[Candidate]:
+def _widths(search: _Search, method: MethodSpec, goal: float) -> Iterator[Candidate]:
     """Yield the two widths on either side of a ratio to the baseline's quantity."""
-    experts = resolved.recipe.mixture.experts
+    experts = search.resolved.recipe.mixture.experts
     values = span(method, "ffn_dim", experts)
     low, high = 0, len(values) - 1
     while low < high:
         middle = (low + high) // 2
-        if _candidate(resolved, turn(method, "ffn_dim", values[middle], experts)).ratio < goal:
+        if search.candidate(turn(method, "ffn_dim", values[middle], experts)).ratio < goal:
             low = middle + 1
         else:
             high = middle
     for index in (low - 1, low):
         if index >= 0:
-            yield from _one(resolved, turn(method, "ffn_dim", values[index], experts))
-
-
-def _candidate(resolved: ResolvedAblation, method: MethodSpec) -> Candidate:
-    base = resolved.arms[resolved.ablation.baseline]
-    return Candidate(
-        method,
-        quantity(resolved, method) / quantity(resolved, base),
-        _total(resolved, method) / _total(resolved, base),
-    )
+            yield from _one(search, turn(method, "ffn_dim", values[index], experts))
 
 
 def _total(resolved: ResolvedAblation, method: MethodSpec) -> int:
