@@ -14,6 +14,9 @@ from bam_lab.spec.routers import BalanceLoss, HashRouter
 from bam_lab.train.optim import DEFAULTS, Training, adamw
 from tests.model.cases import EXPERTS, expert_choice, relu, sample, shape, text, top_k
 
+LOGGED = ("entropy", "load_max", "load_min", "used")
+"""What each router of experts logs at every step."""
+
 
 def dense(count=EXPERTS):
     """Return branches of one model."""
@@ -66,7 +69,7 @@ def test_a_balanced_hash_reads_token_counts():
     for layer in module.model.layers:
         assert torch.equal(layer.ffn.hash, wanted)
     parts = module.training_step(text(), 0)["metrics"]
-    assert set(parts) == {"loss", "entropy_ffn", "load_max_ffn"} and parts["entropy_ffn"] == 0
+    assert set(parts) == {"loss", *(f"{fact}_ffn" for fact in LOGGED)} and parts["entropy_ffn"] == 0
 
 
 def test_a_training_step_moves_the_biases_and_scoring_does_not():
@@ -83,7 +86,7 @@ def test_relu_gates_in_one_line():
     module = BTX.from_experts(dense(), ffn_router=RELU)
     module(text())
     parts = module.training_step(text(), 0)["metrics"]
-    facts = {"entropy_ffn", "load_max_ffn", "dropped_ffn", "sparsity_ffn", "l1_weight"}
+    facts = {*(f"{fact}_ffn" for fact in LOGGED), "dropped_ffn", "sparsity_ffn", "l1_weight"}
     assert set(parts) == {"loss", "l1_loss_ffn"} | facts
     assert 0.3 < parts["sparsity_ffn"] < 0.7  # wanted: 0.75
     assert float(parts["l1_weight"]) == pytest.approx(1e-8)
@@ -154,7 +157,7 @@ def test_lory_is_the_papers():
     module = Lory.from_seed(dense(1)[0], 3, segment_len=50, first_segment="uniform")
     assert module.model.num_experts == 3
     logged = set(module.training_step(text(), 0)["metrics"])
-    assert logged == {"loss", "entropy_ffn", "load_max_ffn"}
+    assert logged == {"loss", *(f"{fact}_ffn" for fact in LOGGED)}
 
 
 @pytest.mark.parametrize("segment_len", [40, 150])
@@ -258,7 +261,7 @@ def test_the_loss_is_the_sum_of_its_parts_each_logged_apart():
     batch = text()
     result = module.training_step(batch, 0)
     parts = result["metrics"]
-    facts = {f"{fact}_{kind}" for fact in ("entropy", "load_max") for kind in ("ffn", "attention")}
+    facts = {f"{fact}_{kind}" for fact in LOGGED for kind in ("ffn", "attention")}
     assert set(parts) == {"loss", "balance_loss_ffn", "z_loss"} | facts
     model = module.model
     nll = next_token_loss(model(batch[:, :-1]).hidden, model.lm_head_weight, batch[:, 1:])

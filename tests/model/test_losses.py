@@ -20,10 +20,10 @@ def test_float32_equals_the_oracle(tokens, reduction):
     got = next_token_loss(hidden, weight, targets, reduction)
     want = next_token_loss_reference(hidden, weight, targets, reduction)
     torch.testing.assert_close(got, want)
-    torch.testing.assert_close(
-        torch.autograd.grad(3 * got, (hidden, weight)),
-        torch.autograd.grad(3 * want, (hidden, weight)),
-    )
+    # Elements are sums of hundreds of terms that nearly cancel: the error is the whole tensor's.
+    gradients = [torch.autograd.grad(3 * x, (hidden, weight)) for x in (got, want)]
+    for mine, exactly in zip(*gradients, strict=True):
+        assert (mine - exactly).norm() <= 1.3e-6 * exactly.norm()
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
