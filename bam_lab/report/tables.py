@@ -10,7 +10,7 @@ from bam_lab.report.external import external_caption, external_rows
 from bam_lab.report.printed import Printed, printed_domains, printed_gap, printed_number
 from bam_lab.report.scope import counted, signed
 from bam_lab.report.settings import setting_of, shown, views
-from bam_lab.report.standing import looks_ahead, matching, unranked
+from bam_lab.report.standing import looks_ahead, match_check, matching, unranked
 from bam_lab.report.stats import LEVEL, Difference, block_difference, p_lower, percent
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.spec.published import Tables, places
@@ -268,8 +268,10 @@ def _effects_caption(evidence: Evidence, published: Tables) -> str:
     if published:
         parts += [f"Paper: {places(published)}.", *_own_sets(evidence, published)]
         parts.append(matching(evidence, printed=True))
-    if evidence.ablation["match"].get("unmatched"):
-        parts.append(f"Arms are not matched: {evidence.ablation['match']['unmatched']}.")
+    reason = evidence.ablation["match"].get("unmatched")
+    off = [arm.name for arm in evidence.arms if not match_check(evidence, arm.name).matched]
+    if reason and off:
+        parts.append(f"Not matched ({', '.join(map(shown, off))}): {reason}.")
     return " ".join(parts)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,7 +14,9 @@ from rich.console import Console
 
 from bam_lab.errors import InputError
 from bam_lab.report import drawing
+from bam_lab.report.collect import collect
 from bam_lab.report.render import NAMES, render, render_results
+from bam_lab.report.tables import effects_table
 from bam_lab.report.templates import tex
 from tests.report.fake_store import ARMS, Fake, make_store
 
@@ -131,6 +134,15 @@ def test_baseline_is_first_and_unmatched_arms_last_without_bold(report):
     # `extra` has by far the lowest perplexity; soft is the best of those that may be ranked.
     assert len(bold) == 5
     assert all(value.startswith("−2.") or value.startswith("−1.9") for value in bold)
+
+
+def test_why_arms_are_not_matched_is_said_only_of_those(five):
+    evidence = collect(*five)
+    reason = {"match": {**evidence.ablation["match"], "unmatched": "experts are whole"}}
+    said = replace(evidence, ablation=evidence.ablation | reason)
+    assert "Not matched (extra): experts are whole." in effects_table(said, ()).caption
+    arms = tuple(arm for arm in said.arms if arm.name != "extra")
+    assert "experts are whole" not in effects_table(replace(said, arms=arms), ()).caption
 
 
 def test_arms_that_do_not_differ_from_the_best_share_its_bold(tmp_path):
