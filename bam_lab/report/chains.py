@@ -6,7 +6,8 @@ from typing import Any
 from bam_lab.report.contrasts import OutOfScope
 from bam_lab.report.evidence import Arm, Evidence
 from bam_lab.report.settings import shown
-from bam_lab.spec.claims import Claim, Compared, MonotoneTest, TrendTest, quorum
+from bam_lab.spec.claim_tests import Compared, MonotoneTest, TrendTest, quorum
+from bam_lab.spec.claims import Claim
 
 BUDGET, SETTING = "budget", "setting"
 

@@ -11,7 +11,7 @@ from bam_lab.report.leaves import Kind, Leaf, Ps, nats
 from bam_lab.report.progress import reaches, trend
 from bam_lab.report.scope import number
 from bam_lab.report.stats import p_chance
-from bam_lab.spec.claims import (
+from bam_lab.spec.claim_tests import (
     AboveChanceTest,
     BetterTest,
     Compared,

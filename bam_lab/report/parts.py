@@ -18,10 +18,9 @@ from bam_lab.report.scope import number
 from bam_lab.report.settings import dense_groups, shown, views
 from bam_lab.report.standing import unranked
 from bam_lab.report.words import MATCHED, words
-from bam_lab.spec.claims import (
+from bam_lab.spec.claim_tests import (
     AtHomeTest,
     BetterExpertsTest,
-    Claim,
     Compared,
     CostTest,
     DiagonalTest,
@@ -31,6 +30,7 @@ from bam_lab.spec.claims import (
     quorum,
     wanted_of,
 )
+from bam_lab.spec.claims import Claim
 from bam_lab.spec.measures import MEASURES, unmeasured
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
-from bam_lab.spec.claims import (
+from bam_lab.spec.claim_tests import (
     AboveChanceTest,
     AtHomeTest,
     BetterExpertsTest,

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bam_lab.spec.axes import SETTING, Expanded, Point
-from bam_lab.spec.claims import Claim, Compared, MonotoneTest, Test, quorum
+from bam_lab.spec.claim_tests import Compared, MonotoneTest, Test, quorum
+from bam_lab.spec.claims import Claim
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.reader import Document
 

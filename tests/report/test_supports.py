@@ -10,10 +10,9 @@ import pytest
 
 from bam_lab import resources
 from bam_lab.report.leaves import nats
-from bam_lab.spec.claims import (
+from bam_lab.spec.claim_tests import (
     AtHomeTest,
     BetterTest,
-    ClaimsFile,
     DiagonalTest,
     EqualTest,
     MonotoneTest,
@@ -22,6 +21,7 @@ from bam_lab.spec.claims import (
     RatioTest,
     wanted_of,
 )
+from bam_lab.spec.claims import ClaimsFile
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
 
