@@ -1,9 +1,10 @@
 """`bam-lab plan`: what an ablation will cost, before anything runs."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 from rich.table import Table
@@ -43,6 +44,7 @@ def plan(
 ) -> None:
     """Show parameters, FLOPs, steps, time and memory of every arm and stage.
 
+    At a paper's scale also what the paper prints of it, beside our counts.
     With --scale and no ID: the scale's sizes, and the papers' printed counts beside ours.
     With --all: the price of all ablations together, and what sharing saves.
     With --device: also hours, memory and tokens a second on such devices.
@@ -54,18 +56,22 @@ def plan(
     if reference is None:
         given = {"--set": overrides, "--domain": domains, "--replicates": replicates}
         return _scale(scale, _given(given | on_device), json)
-    from bam_lab.cli import plan_device
+    from bam_lab.cli import plan_device, plan_scale
     from bam_lab.cli.planning import as_json, make_plan
 
     cluster = plan_device.cluster_of(device, count, mfu)
     resolved = resolve(reference, scale, overrides, domains, store_root(store))
     made = make_plan(resolved, Store(store_root(store)), replicates, workers)
     abroad = plan_device.abroad(made, cluster) if cluster else None
+    printed = plan_scale.printed_of(resolved)
     if json:
-        more = {"on_device": plan_device.as_json(abroad)} if abroad else {}
-        print_json(as_json(made) | more)
+        more: dict[str, Any] = {"on_device": plan_device.as_json(abroad)} if abroad else {}
+        print_json(as_json(made) | {"printed": [asdict(row) for row in printed]} | more)
         return
     show(made, console())
+    if printed:
+        console().print()
+        plan_scale.show_printed(printed, console())
     if abroad:
         plan_device.show(_alike(made), abroad, console())
 

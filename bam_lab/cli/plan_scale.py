@@ -1,4 +1,4 @@
-"""`plan --scale NAME` without an ablation: a scale's sizes, and the papers' counts beside ours."""
+"""`plan --scale NAME`: the papers' counts beside ours, and without an ablation a scale's sizes."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from bam_lab.spec.methods import DenseMethod
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
+from bam_lab.spec.resolved import ResolvedAblation
 from bam_lab.spec.scale import ScaleSpec
 
 DENSE = DenseMethod(method="dense")
@@ -56,6 +57,12 @@ def load_scale(name: str) -> tuple[ScaleSpec, ModelSpec]:
 def printed_rows(name: str, model: ModelSpec) -> list[PrintedRow]:
     """Return the papers' numbers for the model `name` of `configs/model`."""
     return [_row(cell, model) for cell in papers.cells_of(name)]
+
+
+def printed_of(resolved: ResolvedAblation) -> list[PrintedRow]:
+    """Return the numbers that an ablation's own paper prints of its scale's model, if unchanged."""
+    rows = [] if resolved.changes else printed_rows(resolved.scale.model, resolved.model)
+    return [row for row in rows if row.paper == resolved.ablation.source.paper]
 
 
 def as_json(name: str, scale: ScaleSpec, model: ModelSpec) -> dict[str, Any]:
@@ -100,7 +107,7 @@ def show_printed(rows: list[PrintedRow], out: Console) -> None:
     notes: dict[str, int] = {}
     for row in rows:
         mark: str = row.verdict
-        if row.verdict != "equal":
+        if row.note or row.verdict != "equal":
             mark += f" [{notes.setdefault(row.note or 'Nothing is noted.', len(notes) + 1)}]"
         made.add_row(
             row.place,

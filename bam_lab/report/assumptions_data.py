@@ -74,6 +74,6 @@ ENTRIES = (
         "Which documents share a sequence, after the seed model",
         lambda e: _each(e, _order),
         "ours",
-        "BAM, BTX: not stated; Lory App. C: similar ones",
+        "BAM, BTX: not stated; Lory App. C: similar ones, the number of neighbours not stated",
     ),
 )

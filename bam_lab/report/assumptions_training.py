@@ -50,7 +50,8 @@ ENTRIES = (
         "FFN hidden width",
         lambda e: f"{e.model['ffn_dim']} ({e.model['ffn_dim'] / e.model['dim']:g} × dim)",
         "derived",
-        "BAM Tables 8 and 9: the printed FFN dimension counts gate and up together",
+        "BAM Tables 8 and 9: the printed FFN dimension counts gate and up together; Lory: not "
+        "stated, 8/3 × dim gives its totals",
         "2 × dim in the small model, 4 × dim in the large one",
     ),
     Entry(
@@ -70,7 +71,7 @@ ENTRIES = (
         "Weight decay",
         lambda e: f"{e.sizes['optimizer']['weight_decay']:g}",
         "stated",
-        "BAM §5, BTX §4.1: 0.1",
+        "BAM §5, BTX §4.1: 0.1; Lory: not stated",
         stated="0.1",
     ),
     Entry(
@@ -83,7 +84,7 @@ ENTRIES = (
         "Gradient clipping, global norm",
         lambda e: f"{e.sizes['optimizer']['grad_clip']:g}",
         "ours",
-        "BAM, BTX: not stated",
+        "BAM, BTX, Lory: not stated",
     ),
     Entry(
         "Peak learning rates: seed model, branches, mixture phase",

@@ -11,7 +11,7 @@ from bam_lab.report.settings import dense_groups
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
-from bam_lab.spec.published import Tables
+from bam_lab.spec.published import PublishedTable, Tables
 
 _KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
 
@@ -46,7 +46,7 @@ def specialisation_table(evidence: Evidence, published: Tables) -> Table:
     """
     names = ["seed_model", *dense_experts(evidence)]
     general = evidence.general or evidence.domains[0]  # results from before the field was written
-    printed = next((table for table in published if table.row("seed-model", "any")), None)
+    printed = next((table for table in published if _has_dense_models(evidence, table)), None)
     columns = []
     for domain in evidence.domains:
         columns.append(Column("ours" if printed else domain, domain if printed else ""))
@@ -82,6 +82,11 @@ def specialisation_table(evidence: Evidence, published: Tables) -> Table:
         columns=tuple(columns),
         rows=tuple(rows),
     )
+
+
+def _has_dense_models(evidence: Evidence, table: PublishedTable) -> bool:
+    shared = any(table.key(domain, "perplexity") for domain in evidence.domains)
+    return shared and table.row("seed-model", "any") is not None
 
 
 def diagonal_lines(evidence: Evidence) -> list[str]:

@@ -11,6 +11,14 @@ from bam_lab.report.evidence import Evidence
 from bam_lab.spec.ablation import Match
 from bam_lab.spec.laws import broken_laws
 from bam_lab.spec.reader import tuples
+from bam_lab.spec.recipe import SEED_MODEL
+
+_BTX = "arXiv:2403.07816"
+_COMPUTE = {
+    "arXiv:2408.08274": "TPU core-days of the mixture phase",
+    _BTX: "GPU-days of all phases",
+}
+"""Paper -> what its compute matching made equal."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +80,37 @@ def matching(evidence: Evidence, printed: bool) -> str:
     """Return the sentence on what is equal, and how that differs from the paper's where printed."""
     match, thing = _match(evidence), matched_thing(evidence)
     more = f" {solved(match)}" if match.by else ""
-    if not printed or match.on in ("inference-flops", "decode-throughput"):
+    theirs = _COMPUTE.get(evidence.ablation["source"]["paper"], "")
+    by_compute = match.on in ("flops", "device-time")
+    if (
+        not printed
+        or match.on in ("inference-flops", "decode-throughput")
+        or (by_compute and not theirs)
+    ):
         return f"Arms are equal in {thing}.{more}"
     if match.on == "flops":
         return (
-            "The paper matched TPU core-days of the mixture phase; we match "
-            f"{thing}, which do not depend on the machine.{more}"
+            f"The paper matched {theirs}; we match {thing}, which do not depend on the "
+            f"machine.{more}"
         )
     if match.on == "device-time":
         return (
-            f"The paper matched TPU core-days of the mixture phase; we match {thing}, on our "
-            "machine: seconds a step, measured once before training, times steps."
+            f"The paper matched {theirs}; we match {thing}, on our machine: seconds a step, "
+            "measured once before training, times steps."
         )
     if match.on == "tokens":
-        return f"The paper's data matching: arms are equal in {thing}, in its order."
+        return (
+            f"The paper's data matching: arms are equal in {thing}, in its order.{_less(evidence)}"
+        )
     return f"The paper's parameter matching: arms are equal in {thing}.{more}"
+
+
+def _less(evidence: Evidence) -> str:
+    """Say what of BTX's data matching is not done here: there the branches' text counts too."""
+    reads = {bool(set(arm.branches) - {SEED_MODEL}) for arm in evidence.arms}
+    if evidence.ablation["source"]["paper"] != _BTX or len(reads) < 2:
+        return ""
+    return " The paper's arms without branches read the branches' text before it; ours do not."
 
 
 def _match(evidence: Evidence) -> Match:

@@ -43,7 +43,8 @@ class Match(Spec):
             `device-time` (seconds a step, measured by a `calibrate` stage, times steps); or, with
             equal tokens, `params-total`, `params-active`, `inference-flops` (model FLOPs of a
             token's forward pass) or `decode-throughput` (tokens a second, measured likewise).
-        phase: what `flops` counts: the mixture phase alone, or all phases of the arm's lineage.
+        phase: what `flops` and `device-time` count: the mixture phase alone, or all phases of the
+            arm's lineage.
         across: whether `flops` is compared with the baseline of the ablation's first setting, not
             with that of the arm's own.
         by: arm -> what of it is solved, tried in every combination: `num_experts`, `top_k`,

@@ -6,7 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _no_truth(value: Any) -> Any:
-    if isinstance(value, bool):  # Python holds True for 1
+    if isinstance(value, bool | float):  # Python holds True and 1.0 for 1
         raise ValueError("1")
     return value
 

@@ -14,6 +14,8 @@ SIZES = ("params-total", "params-active", "inference-flops", "decode-throughput"
 """Modes that keep the baseline's tokens and turn knobs of the arms."""
 MEASURED = ("device-time", "decode-throughput")
 """Modes that need a `calibrate` stage."""
+_WHERE = {"phase": ("flops", "device-time"), "across": ("flops",)}
+"""Key of a match -> the modes in which it has an effect."""
 
 
 def match_problems(
@@ -31,8 +33,8 @@ def match_problems(
         bases: arm -> its name in the file.
     """
     match, written = spec.match, document.data.get("match") or {}
-    for key in ("phase", "across"):
-        if match.on != "flops" and key in written:
+    for key, modes in _WHERE.items():
+        if match.on not in modes and key in written:
             text = f"must not be given with `on: {match.on}`: it has no effect. Remove it."
             yield document.problem(("match", key), text)
     if match.across and "settings" not in document.data:

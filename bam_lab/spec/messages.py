@@ -20,8 +20,9 @@ MOST_NAMED = 20
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `Did you mean X?`, or the known words when nothing is near."""
-    words = sorted(known)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    words = sorted(set(known))
+    close = [one for one in words if one.lower() == word.lower()]
+    close = close or difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if close:
         return f"Did you mean `{close[0]}`?"
     if len(words) > MOST_NAMED:
@@ -35,6 +36,8 @@ def show(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
+    if isinstance(value, int) and abs(value) >= 10**60:
+        return "a number of more than 60 digits"
     text = "null" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -74,6 +77,13 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
             return f"must be lower-case letters, digits, `-`, `_` and `.`, got {got}. Rename it."
         case "string_too_long":
             return f"must have at most {context['max_length']} characters, got {got}. Shorten it."
+        case "string_type" if isinstance(item["input"], int | float):
+            return f"must be a string, got {got}. Quote it."
+        case "too_short" | "too_long":
+            few = kind == "too_short"
+            wanted = context["min_length" if few else "max_length"]
+            most, cure = ("least", "Add") if few else ("most", "Remove")
+            return f"must hold at {most} {wanted}, got {context['actual_length']}. {cure} some."
         case "value_error" if isinstance(item["input"], dict):  # a rule between keys, in full
             return f"is wrong: {str(item['msg']).removeprefix('Value error, ')}."
         case "model_type" | "dict_type" | "model_attributes_type":

@@ -5,6 +5,7 @@ aliases and duplicate keys are refused: a spec says what it says once, in plain 
 """
 
 import copy
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,13 +15,16 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from bam_lab.errors import SpecError
-from bam_lab.spec.messages import Loc, describe, real_path
+from bam_lab.spec.messages import Loc, describe, real_path, show
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
+LARGEST = 2**64
+"""Whole numbers of a file are not beyond this: no size here is, and arithmetic stays finite."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -81,18 +85,8 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Any], dict[Loc, tuple[int, 
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        problem = error.problem or "cannot be parsed"
-        raise SpecError(
-            f"{place}: the file must be valid YAML: {problem}. Mend this line."
-        ) from None
-    except (YAMLError, RecursionError) as error:
-        name = type(error).__name__
-        raise SpecError(
-            f"{path}: the file must be valid YAML, got {name}. Mend its text."
-        ) from None
+    except _INVALID as error:
+        raise SpecError(_invalid(error, text, path)) from None
     if root is None:
         raise SpecError(f"{path}: the file must hold a mapping, got nothing. Fill it or remove it.")
     if not isinstance(root, MappingNode):
@@ -107,6 +101,26 @@ def _parsed(text: str, path: str) -> tuple[dict[str, Any], dict[Loc, tuple[int, 
     return data, walk.positions
 
 
+# ValueError, OverflowError: an escaped character that there is not.
+_INVALID = (YAMLError, RecursionError, ValueError, OverflowError)
+
+
+def _invalid(error: Exception, text: str, path: str) -> str:
+    """Return what is wrong with a text that is no YAML, and where."""
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else path
+        problem = error.problem or "cannot be parsed"
+        return f"{place}: the file must be valid YAML: {problem}. Mend this line."
+    if isinstance(error, ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        found = f"the character {chr(error.character)!r}"
+        return f"{path}:{line}: the file must be valid YAML, got {found}. Remove it."
+    if isinstance(error, RecursionError):
+        return f"{path}: the file must be at most {MAX_DEPTH} levels deep. Flatten it."
+    return f"{path}: the file must be valid YAML, got an escape like \\U that is no character."
+
+
 def parse_value(text: str) -> Any:
     """Return one YAML value, as plain as those of a file.
 
@@ -116,7 +130,7 @@ def parse_value(text: str) -> Any:
     yaml = YAML(typ="safe", pure=True)
     try:
         node = yaml.compose(text)
-    except (YAMLError, RecursionError) as error:
+    except _INVALID as error:
         raise ValueError(str(error)) from None
     walk = _Walk("", yaml)
     value = None if node is None else walk.value(node, ())
@@ -147,9 +161,17 @@ def validate(document: Document, model: type[Model]) -> tuple[Model | None, list
 
 
 def _problems(document: Document, error: ValidationError, model: type[BaseModel]) -> Iterator[str]:
-    for item in error.errors(include_url=False, include_context=True):
+    items = error.errors(include_url=False, include_context=True)
+    for item in items:
+        if item["type"] == "too_short" and any(_is_inside(other, item) for other in items):
+            continue  # pydantic leaves out of a list what is wrong, then counts
         loc = real_path(document.data, item)
         yield document.problem(loc, describe(item, loc, model))
+
+
+def _is_inside(one: Any, other: Any) -> bool:
+    outer = other["loc"]
+    return len(one["loc"]) > len(outer) and one["loc"][: len(outer)] == outer
 
 
 def tuples(value: Any) -> Any:
@@ -175,11 +197,21 @@ def _read_text(path: Path) -> str:
         raise SpecError(f"{path}: the file must not be empty. Fill it or remove it.")
     try:
         text = raw.decode("utf-8")
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
         text = "\0"
+        if b"\0" not in raw:
+            line = raw.count(b"\n", 0, error.start) + 1
+            found = f"the byte {raw[error.start]:#04x}"
+            raise SpecError(
+                f"{path}:{line}: the file must be UTF-8 text, got {found}. Save it as UTF-8."
+            ) from None
     if "\0" in text:
         raise SpecError(f"{path}: the file must be UTF-8 text, got binary data. Is it a spec?")
     return text
+
+
+# Control characters but for tab and line ends, and half surrogates: what no file and no page holds.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
 class _Walk:
@@ -211,7 +243,11 @@ class _Walk:
         try:
             value = self.construct(node)
         except (ValueError, YAMLError):
-            return self.refuse(loc, f"must be a plain value, got {node.value!r}. Quote it")
+            return self.refuse(loc, f"must be a plain value, got {show(node.value)}. Quote it")
+        if isinstance(value, int) and abs(value) > LARGEST:
+            return self.refuse(loc, "must be at most 2^64. Check its digits")
+        if isinstance(value, str) and (odd := _UNSEEN.search(value)):
+            return self.refuse(loc, f"must be plain text, got the character {odd[0]!r}. Remove it")
         if not isinstance(value, str | int | float | bool | None):
             return str(node.value)  # a timestamp: specs hold none, so it is text
         return value

@@ -74,12 +74,24 @@ def test_digits(printed, ours, unit, wanted):
 
 def test_a_scale_alone_is_shown_with_its_slips():
     shown = bam_lab("plan", "--scale", "bam-590m").out
-    for text in ("587,209,728 parameters dense", "48,257,024", "cut off [4]", "[1] Leaves out"):
+    for text in ("587,209,728 parameters dense", "48,257,024", "cut off [6]", "[2] Leaves out"):
         assert text in shown
     made = json.loads(bam_lab("plan", "--scale", "lory-7b", "--json").out)
     assert made["params"] == 6_738_415_616
     assert [row["verdict"] for row in made["printed"]] == ["equal", "equal"]
     assert "No paper prints a count" in bam_lab("plan", "--scale", "su-decoder").out
+
+
+def test_an_ablation_at_a_papers_scale_shows_what_that_paper_prints():
+    arguments = ("plan", "bam-inference-cost", "--scale", "bam-590m")
+    shown = bam_lab(*arguments).out
+    assert all(text in shown for text in ("48,257,024", "21,510,144", "46,692,352", "[2] Leaves"))
+    printed = json.loads(bam_lab(*arguments, "--json").out)["printed"]
+    assert {row["place"] for row in printed} == {"Table 9", "Table 4", "Table 5", "Table 7"}
+    for more in (["--set", "model.ffn_dim=1024"], ["--set", "model.max_seq_len=256"]):
+        assert json.loads(bam_lab(*arguments, *more, "--json").out)["printed"] == []
+    assert "Printed in" not in bam_lab("plan", "bam-inference-cost").out
+    assert "Printed in" not in bam_lab("plan", "lory-main", "--scale", "bam-590m").out
 
 
 @pytest.mark.parametrize(

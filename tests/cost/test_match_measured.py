@@ -7,12 +7,12 @@ import pytest
 
 from bam_lab.cost.match import settled, solve
 from bam_lab.cost.match.knobs import decoded_models
-from bam_lab.cost.match.measured import Model, trained_models
+from bam_lab.cost.match.measured import DENSE_MODEL, Model, trained_models
 from bam_lab.cost.match.phases import steps_of
 from bam_lab.errors import SpecError
 from bam_lab.spec.ablation import Match
 from bam_lab.spec.load import load_ablation
-from tests.cost.shapes import BTX, KV_EXPERTS, KV_SHARING
+from tests.cost.shapes import BTX, KV_EXPERTS, KV_SHARING, SPARSE
 from tests.cost.test_match_arms import AVERAGE, TO_SPARSE
 from tests.cost.test_match_knobs import SCRATCH, btx, of
 
@@ -28,6 +28,26 @@ def test_device_time_gives_steps_that_take_as_long():
     assert budgets["soft"].matched and budgets["soft"].known and not budgets["average"].matched
     assert not solve(found)["soft"].known  # FLOPs stand in
     assert solve(found)["soft"].steps < steps
+
+
+def test_device_time_of_all_phases_charges_seed_model_and_branches_at_the_pace_of_a_dense_step():
+    found = of(Match(on="device-time", phase="all"), BTX, upcycled=SPARSE)
+    base, copies, dense = trained_models(found)
+    assert dense == DENSE_MODEL
+    measured = {base.key: 0.4, copies.key: 0.5, dense.key: 0.25}
+    budgets = solve(dataclasses.replace(found, measured=measured))
+    phases, model = found.scale.phases, found.model
+    rows = phases.mixture.batch_sequences
+    branch = 0.25 * steps_of(phases.expert, model) * phases.expert.batch_sequences / rows
+    own = 0.4 * steps_of(phases.mixture, model)
+    assert budgets["upcycled"].steps == round((3 * branch + own) / 0.5)
+    assert budgets["upcycled"].match_ratio == pytest.approx(1, abs=0.001)
+    assert budgets["upcycled"].matched and budgets["upcycled"].known
+    assert solve(found)["upcycled"].steps > solve(found)["base"].steps  # FLOPs stand in
+    alone = of(Match(on="device-time"), BTX, upcycled=SPARSE)
+    assert solve(dataclasses.replace(alone, measured=measured))["upcycled"].steps == round(
+        own / 0.5
+    )
 
 
 def test_both_parts_of_a_mixture_phase_take_their_own_time():

@@ -3,7 +3,7 @@
 import pytest
 
 from bam_lab.report.collect import collect
-from bam_lab.report.standing import looks_ahead, unranked
+from bam_lab.report.standing import looks_ahead, matching, unranked
 from bam_lab.report.tables import effects_table
 from tests.report.fake_store import ARMS, Fake, make_store
 
@@ -52,3 +52,34 @@ def test_what_looks_ahead_is_said_beside_its_row(evidence):
     assert notes["choice"].startswith(
         "choice: not causal in training (experts choose among all tokens"
     )
+
+
+@pytest.mark.parametrize(
+    ("paper", "match", "said"),
+    [
+        ("arXiv:2408.08274", {"on": "flops"}, "The paper matched TPU core-days of the mixture"),
+        (
+            "arXiv:2403.07816",
+            {"on": "flops", "phase": "all"},
+            "The paper matched GPU-days of all phases; we match model training FLOPs of all phases",
+        ),
+        (
+            "arXiv:2403.07816",
+            {"on": "device-time", "phase": "all"},
+            "GPU-days of all phases; we match measured device time of all phases, on our machine",
+        ),
+        ("arXiv:2212.05055", {"on": "flops"}, "Arms are equal in model training FLOPs of the"),
+        ("arXiv:2403.07816", {"on": "tokens"}, "without branches read the branches' text before"),
+        ("arXiv:2405.03133", {"on": "tokens"}, "arms are equal in mixture-phase tokens, in its o"),
+    ],
+)
+def test_the_matching_is_each_papers_own(evidence, paper, match, said):
+    source = {"paper": paper, "table": "", "also": ""}
+    changed = evidence.ablation | {"source": source, "match": {"unmatched": "", **match}}
+    arms = (
+        evidence.arm("btx").model_copy(update={"branches": ("seed_model", "code")}),
+        evidence.arm("lory").model_copy(update={"branches": ("seed_model",)}),
+    )
+    text = matching(evidence.model_copy(update={"ablation": changed, "arms": arms}), True)
+    assert said in text
+    assert ("branches" in text) == ("branches" in said)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from bam_lab.cost.match.lineage import num_experts
-from bam_lab.cost.match.measured import Model
-from bam_lab.cost.match.phases import PhaseBudget, mixture, training_flops
+from bam_lab.cost.match.measured import DENSE_MODEL, Model
+from bam_lab.cost.match.phases import DENSE, PhaseBudget, mixture, training_flops
 from bam_lab.spec.experts import parts_of
 from bam_lab.spec.methods import LoryToSparseMethod, MethodSpec
 from bam_lab.spec.resolved import ResolvedAblation
@@ -51,6 +51,18 @@ def part_seconds(
     if resolved.measured is None:
         return spent.executed_flops
     return spent.steps * resolved.measured[Model(part, num_experts(resolved, method)).key]
+
+
+def dense_seconds(resolved: ResolvedAblation, spent: PhaseBudget) -> float:
+    """Return how long a dense model's stage takes, at the pace of a dense step as it was timed.
+
+    The step is one of the mixture phase's batch; low-rank branches take by their FLOPs.
+    """
+    if resolved.measured is None:
+        return spent.executed_flops
+    batch = resolved.scale.phases.mixture.batch_sequences
+    step = mixture(resolved, DENSE, DENSE, 1, batch)
+    return spent.executed_flops / step.executed_flops * resolved.measured[DENSE_MODEL.key]
 
 
 def _shares(method: MethodSpec) -> tuple[float, ...]:

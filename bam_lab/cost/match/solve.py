@@ -4,17 +4,19 @@
 every arm takes the steps whose model training FLOPs come nearest to the baseline's, over the
 mixture phase or over the arm's whole lineage (seed model, the branches it uses, mixture phase); or,
 where `match.by` says so, the baseline's steps with the batch that comes nearest. `device-time`: the
-steps that take as long as the baseline's at the measured seconds a step. All others take the
-baseline's tokens, and `knobs.py` makes their size equal. An arm that starts anew has no lineage;
-one without a mixture phase takes no step and is not matched.
+steps that take as long as the baseline's at the measured seconds a step, over the mixture phase or
+the lineage likewise. All others take the baseline's tokens, and `knobs.py` makes their size equal.
+An arm that starts anew has no lineage; one without a mixture phase takes no step and is not
+matched.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 from bam_lab.cost.match.budget import TOLERANCE, ArmBudget
 from bam_lab.cost.match.knobs import size_ratio
 from bam_lab.cost.match.lineage import branches
-from bam_lab.cost.match.parts import batch_for, by_cost, by_steps, part_seconds
+from bam_lab.cost.match.parts import batch_for, by_cost, by_steps, dense_seconds, part_seconds
 from bam_lab.cost.match.phases import (
     PhaseBudget,
     expert_budget,
@@ -89,7 +91,7 @@ def _batch(resolved: ResolvedAblation, arm: str, goal: float, target: Sequence[P
     """Return the sequences of an arm's step: the scale's, unless the match solves them."""
     if not _solves_batch(resolved, arm):
         return resolved.scale.phases.mixture.batch_sequences
-    left = round(goal) - _before(resolved, arm)
+    left = round(goal) - round(_before(resolved, arm))
     return batch_for(resolved, resolved.arms[arm], left, sum(part.steps for part in target))
 
 
@@ -210,13 +212,23 @@ def _cost(resolved: ResolvedAblation, method: MethodSpec) -> Callable[..., float
             return lambda part, some: some.tokens
 
 
-def _before(resolved: ResolvedAblation, arm: str) -> int:
-    """Return the FLOPs before the mixture phase that the match counts."""
-    return _lineage(resolved, arm) if resolved.ablation.match.phase == "all" else 0
+def _before(resolved: ResolvedAblation, arm: str) -> float:
+    """Return the FLOPs, or the seconds, before the mixture phase that the match counts."""
+    match = resolved.ablation.match
+    if match.phase != "all":
+        return 0
+    if match.on == "device-time":
+        return math.fsum(dense_seconds(resolved, part) for part in _dense_parts(resolved, arm))
+    return _lineage(resolved, arm)
 
 
 def _lineage(resolved: ResolvedAblation, arm: str) -> int:
+    return training_flops(_dense_parts(resolved, arm))
+
+
+def _dense_parts(resolved: ResolvedAblation, arm: str) -> list[PhaseBudget]:
+    """Return what the seed model and the branches of an arm spend."""
     read = set(branches(resolved, arm))
-    seed = seed_budget(resolved).training_flops if read else 0
     trained = [branch for branch in read if branch.name != SEED_MODEL]
-    return seed + sum(expert_budget(resolved, branch.how).training_flops for branch in trained)
+    seed = [seed_budget(resolved)] if read else []
+    return seed + [expert_budget(resolved, branch.how) for branch in trained]

@@ -6,21 +6,22 @@ from bam_lab.spec.match_rules import SIZES
 TOKENS = "mixture-phase tokens"
 _NAMES = {
     "tokens": TOKENS,
-    "device-time": "measured device time of the mixture phase",
     "params-total": "total parameters",
     "params-active": "parameters that a token uses",
     "inference-flops": "model FLOPs of a token at inference",
     "decode-throughput": "measured tokens a second of decoding",
 }
 
+_NAMES_BY_PHASE = {"flops": "model training FLOPs", "device-time": "measured device time"}
+
 
 def quantity_name(match: Match) -> str:
     """Name the quantity whose ratio to the baseline's is shown."""
-    if match.on != "flops":
+    if match.on not in _NAMES_BY_PHASE:
         return _NAMES[match.on]
     where = "the mixture phase" if match.phase == "mixture" else "all phases"
     across = ", over all settings" if match.across else ""
-    return f"model training FLOPs of {where}{across}"
+    return f"{_NAMES_BY_PHASE[match.on]} of {where}{across}"
 
 
 def equal_things(match: Match) -> str:
