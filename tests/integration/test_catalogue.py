@@ -127,8 +127,8 @@ def short(stage: Stage, before: dict[str, int]) -> Stage:
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_every_arm_trains_two_steps(ablation: str, runs: Runs) -> None:
     resolved = load_ablation(ablation)
-    graph = build_graph(resolved, 1, "fixture")
-    corpus = corpus_of([name for name in resolved.corpus.domains if name in FILES])
+    domains = [name for name in resolved.corpus.domains if name in FILES]
+    graph, corpus = build_graph(resolved, 1, " ".join(domains)), corpus_of(domains)
     steps: dict[str, int] = {}
     trained = 0
     for fingerprint, stage in graph.stages.items():
