@@ -10,7 +10,7 @@ from bam_lab.cli import options
 from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console, print_json
 from bam_lab.errors import InputError
-from bam_lab.record.store import store_root
+from bam_lab.record.store import Store, store_root
 
 if TYPE_CHECKING:
     from bam_lab.report.render import Rendered
@@ -73,4 +73,23 @@ def _from_store(resolved: "ResolvedAblation", store: Path, out: Path | None) -> 
     from bam_lab.report.render import render
     from bam_lab.run.index import NAME, index_key
 
-    return render(store, store / "ablations" / index_key(resolved) / NAME, out)
+    index = store / "ablations" / index_key(resolved) / NAME
+    if index.is_file():
+        _follow(resolved, Store(store))
+    return render(store, index, out)
+
+
+def _follow(resolved: "ResolvedAblation", store: Store) -> None:
+    """Bring the index up to what the file asks now; say so where it asks for other runs."""
+    from bam_lab.run.index import asks_anew, read_index, refresh_index
+    from bam_lab.run.reproduce import current_graph
+
+    if asks_anew(resolved, old := read_index(resolved, store)) and not refresh_index(
+        resolved, current_graph(resolved, store, old["replicates"]), store
+    ):
+        Console(stderr=True).print(
+            f"{resolved.path} asks for other runs than those in the store: this is the report of "
+            "the last run. `bam-lab reproduce` makes what is missing.",
+            soft_wrap=True,
+            markup=False,
+        )

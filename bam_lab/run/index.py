@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.cost.match import branches, mixed, settled, solve
-from bam_lab.record.files import make_folder, write_text
+from bam_lab.record.files import intact, make_folder, read_json, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.calibration import calibrated
 from bam_lab.run.stage import Graph, Stage
@@ -59,12 +59,48 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
         "settings": {child.setting: _setting(child) for child in resolved.children},
         "external": [_dump(one) for one in resolved.external],
         "replicates": replicates,
-        "stages": [_row(stage) for stage in (*graph.stages.values(), *graph.again)],
+        "stages": _rows(graph),
         "corpus": graph.corpus.fingerprint,
     }
     # Not sorted: arms and domains stand in the order of their files, in the report too.
     write_text(folder / NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return folder / NAME
+
+
+def refresh_index(resolved: ResolvedAblation, graph: Graph, store: Store) -> bool:
+    """Write what the file says now into the index of the last run, if its stages are the same.
+
+    Claims, columns, margins and external scores may change after a run; no stage hangs on them.
+
+    Args:
+        graph: of `resolved`, with as many replicates as the index has.
+
+    Returns:
+        Whether index and file now agree.
+    """
+    old = read_index(resolved, store)
+    if old["stages"] != json.loads(json.dumps(_rows(graph))):
+        return False
+    write_index(resolved, graph, store, old["replicates"])
+    return True
+
+
+def read_index(resolved: ResolvedAblation, store: Store) -> dict[str, Any]:
+    """Return the index of the last run."""
+    folder = store.ablation(index_key(resolved))
+    with intact(folder):
+        content: dict[str, Any] = read_json(folder / NAME)
+    return content
+
+
+def asks_anew(resolved: ResolvedAblation, old: dict[str, Any]) -> bool:
+    """Return whether the file asks something else than the last run's index says."""
+    now = {"ablation": _dump(resolved.ablation), "external": [_dump(x) for x in resolved.external]}
+    return any(old.get(key) != value for key, value in now.items())
+
+
+def _rows(graph: Graph) -> list[dict[str, Any]]:
+    return [_row(stage) for stage in (*graph.stages.values(), *graph.again)]
 
 
 def _setting(child: ResolvedAblation) -> dict[str, Any]:
