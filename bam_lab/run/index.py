@@ -73,7 +73,9 @@ def refresh_index(resolved: ResolvedAblation, graph: Graph, store: Store) -> boo
     Claims, columns, margins and external scores may change after a run; no stage hangs on them.
 
     Args:
-        graph: of `resolved`, with as many replicates as the index has.
+        resolved: the ablation as the file has it now.
+        graph: its graph, with as many replicates as the index has.
+        store: where the last run was.
 
     Returns:
         Whether index and file now agree.
