@@ -158,7 +158,9 @@ def unequal(scores: Sequence[TaskScore]) -> list[str]:
                 "on the same tasks, versions and shots, or leave the task out for all."
             )
         replicates = {
-            task: {s.replicate for s in scores if (s.arm, s.task) == (arm, task)} for task in own
+            task: {s.replicate for s in scores if (s.arm, s.task) == (arm, task)}
+            for task in tasks
+            if task in own
         }
         if len(set(map(frozenset, replicates.values()))) > 1:
             problems.append(

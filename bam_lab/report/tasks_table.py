@@ -1,4 +1,4 @@
-"""The tables of task scores: scores against chance, gains task by task, and what one task carries."""
+"""The tables of task scores: against chance, gains task by task, and what one task carries."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from bam_lab.errors import InputError
 from bam_lab.report.chance import (
     Average,
+    Task,
     TaskCell,
     TaskScore,
     averages,
@@ -13,10 +14,9 @@ from bam_lab.report.chance import (
     grey,
     tasks_of,
 )
-from bam_lab.report.chance import Task as TaskName
 from bam_lab.report.gains import Gain, Majority, leave_one_out, without_largest
 from bam_lab.report.scope import signed
-from bam_lab.report.stats import LEVEL
+from bam_lab.report.stats import LEVEL, holm
 from bam_lab.report.table import Column, Row, Table, Value, missing, nothing
 
 AT_CHANCE = "Not above chance (exact binomial at 5%, Holm over the models of the column)."
@@ -30,7 +30,7 @@ def scores_table(
     scores: Sequence[TaskScore],
     arms: Sequence[str],
     baseline: str,
-    majorities: Mapping[tuple[TaskName, str], Majority] | None = None,
+    majorities: Mapping[tuple[Task, str], Majority] | None = None,
 ) -> Table:
     """Return every arm's score on every task in percent, those at chance marked.
 
@@ -58,7 +58,7 @@ def scores_table(
         values += _average_values(means.get(arm), why)
         rows.append(Row(arm, tuple(values), "baseline" if arm == baseline else ""))
     columns = [Column(_heading(task, tasks), dim=task in dull) for task in tasks]
-    columns += [Column("average"), Column("average, told")]
+    columns += [Column("average"), Column("average, above chance")]
     return Table(
         label="tasks",
         title="Task scores, %",
@@ -72,7 +72,11 @@ def scores_table(
 def gains_table(gains: Mapping[str, Sequence[Gain]], baseline: str) -> Table:
     """Return the gain of each arm over the baseline on each task, in percentage points."""
     tasks = list(dict.fromkeys(gain.task for own in gains.values() for gain in own))
-    known = {(arm, gain.task): gain for arm, own in gains.items() for gain in own}
+    known = {
+        (arm, gain.task): (gain, p)
+        for arm, own in gains.items()
+        for gain, p in zip(own, holm([gain.p for gain in own]), strict=True)
+    }
     columns, rows = [], []
     for arm in gains:
         columns += [Column("gain", arm), Column("95% interval", arm), Column("p", arm)]
@@ -86,8 +90,9 @@ def gains_table(gains: Mapping[str, Sequence[Gain]], baseline: str) -> Table:
         title=f"Gain over {baseline} on each task, percentage points",
         caption=(
             "The same items, paired. One right or wrong answer a document: McNemar's exact test "
-            "and Tango's score interval; else differences by document, signs flipped. p is not "
-            "adjusted for the number of tasks. This is the noise of the test set, not of training."
+            "and Tango's score interval; else differences by document, signs flipped. p is Holm's "
+            "over the tasks, and bold is below 5%; intervals are each for itself. This is the "
+            "noise of the test set, not of training."
         ),
         corner="task",
         columns=tuple(columns),
@@ -95,7 +100,7 @@ def gains_table(gains: Mapping[str, Sequence[Gain]], baseline: str) -> Table:
     )
 
 
-def carried_table(gains: Mapping[str, Mapping[TaskName, float]], baseline: str) -> Table:
+def carried_table(gains: Mapping[str, Mapping[Task, float]], baseline: str) -> Table:
     """Return each arm's mean gain over all tasks, without each one, and without the two largest.
 
     Args:
@@ -136,7 +141,7 @@ def carried_table(gains: Mapping[str, Mapping[TaskName, float]], baseline: str) 
 
 
 def answers_table(
-    majorities: Mapping[tuple[TaskName, str], Majority], arms: Sequence[str]
+    majorities: Mapping[tuple[Task, str], Majority], arms: Sequence[str]
 ) -> Table | None:
     """Return how often each arm gave its most frequent answer; None where no task has a choice."""
     tasks = list(dict.fromkeys(task for task, _ in majorities))
@@ -174,7 +179,7 @@ def answers_table(
     )
 
 
-def _value(cell: TaskCell | None, task: TaskName, dull: bool, most: Majority | None) -> Value:
+def _value(cell: TaskCell | None, task: Task, dull: bool, most: Majority | None) -> Value:
     if cell is None:
         return missing(f"not scored on {task.label}")
     text = _percent([score.value for score in cell.scores])
@@ -195,7 +200,7 @@ def _value(cell: TaskCell | None, task: TaskName, dull: bool, most: Majority | N
 
 
 def _chances(
-    scores: Sequence[TaskScore], tasks: Sequence[TaskName], dull: set[TaskName]
+    scores: Sequence[TaskScore], tasks: Sequence[Task], dull: set[Task]
 ) -> tuple[Value, ...]:
     chance = {score.task: 100 * score.chance for score in scores}
     values = [Value(f"{chance[task]:.1f}", chance[task], dim=task in dull) for task in tasks]
@@ -211,16 +216,19 @@ def _average_values(mean: Average | None, why: str) -> list[Value]:
     return [every, Value(f"{100 * mean.told:.1f}", 100 * mean.told)]
 
 
-def _gain_values(gain: Gain | None) -> list[Value]:
-    if gain is None:
+def _gain_values(found: tuple[Gain, float] | None) -> list[Value]:
+    """Return the cells of a gain and its adjusted p."""
+    if found is None:
         return [missing("not scored on the same items")] * 3
+    gain, p = found
     title = f"{gain.items:,} items of {gain.documents:,} documents, {gain.how}"
-    bold = gain.p < LEVEL
     low, high = (signed(100 * end, 1) for end in (gain.low, gain.high))
     return [
-        Value(signed(100 * gain.mean, 1), 100 * gain.mean, bold=bold, title=title),
+        Value(signed(100 * gain.mean, 1), 100 * gain.mean, bold=p < LEVEL, title=title),
         Value(f"{low} to {high}", title=title),
-        Value(f"{gain.p:.3f}" if gain.p >= 0.001 else "< 0.001", gain.p, title=title),
+        Value(
+            f"{p:.3f}" if p >= 0.001 else "< 0.001", p, title=f"{title}; p {gain.p:.3g} by itself"
+        ),
     ]
 
 
@@ -228,13 +236,13 @@ def _points(value: float | None) -> Value:
     return nothing() if value is None else Value(signed(100 * value, 2), 100 * value)
 
 
-def _without_two(gains: Mapping[TaskName, float]) -> Value:
+def _without_two(gains: Mapping[Task, float]) -> Value:
     value, left = without_largest(gains, 2)
     title = f"without {' and '.join(task.name for task in left)}"
     return Value(signed(100 * value, 2), 100 * value, title=title)
 
 
-def _mean(gains: Mapping[TaskName, float]) -> float | None:
+def _mean(gains: Mapping[Task, float]) -> float | None:
     return math.fsum(gains.values()) / len(gains) if gains else None
 
 
@@ -246,13 +254,13 @@ def _percent(values: Sequence[float]) -> str:
     return f"{100 * mean:.1f} ± {100 * spread:.1f}"
 
 
-def _heading(task: TaskName, tasks: Sequence[TaskName]) -> str:
+def _heading(task: Task, tasks: Sequence[Task]) -> str:
     """Return the task's name, with what tells it from others of that name."""
     alike = sum(other.name == task.name for other in tasks) > 1
     return f"{task.name}, {task.shots}-shot, v{task.version}" if alike else task.name
 
 
-def _caption(scores: Sequence[TaskScore], dull: set[TaskName]) -> str:
+def _caption(scores: Sequence[TaskScore], dull: set[Task]) -> str:
     several = len({score.replicate for score in scores}) > 1
     parts = ["Higher is better."]
     if several:
@@ -260,7 +268,7 @@ def _caption(scores: Sequence[TaskScore], dull: set[TaskName]) -> str:
     if dull:
         listed = ", ".join(sorted(task.name for task in dull))
         parts.append(
-            f"Grey, and left out of the second average: {listed}, where no model is above chance."
+            f"Left out of the second average, and grey: {listed}, where no model is above chance."
         )
     parts.append("Averages are over equal tasks, versions and shots only.")
     shots = sorted({(task.name, task.shots) for task in tasks_of(scores)})
