@@ -17,9 +17,8 @@ from bam_lab.cost.match import solve
 from bam_lab.report.words import words
 from bam_lab.spec.ablation import MatchMode
 from bam_lab.spec.claim_tests import Test
-from bam_lab.spec.claims import ClaimsFile
 from bam_lab.spec.load import list_ablations, load_ablation
-from bam_lab.spec.reader import parse_value, read
+from bam_lab.spec.reader import parse_value
 from tests.cli.command import bam_lab
 from tests.conftest import FIXTURES
 
@@ -93,8 +92,7 @@ def test_python(code):
 
 
 ARMS = [block for block in blocks("yaml") if block.startswith("common:")]
-CLAIMS = [block for block in blocks("yaml") if block.startswith("schema:")]
-PARTS = [block for block in blocks("yaml") if block not in ARMS + CLAIMS]
+PARTS = [block for block in blocks("yaml") if block not in ARMS]
 PARTS += re.findall(r"`((?:settings|budgets|at): [\[{][^`\n]+)`", TEXT)
 ROWS = re.findall(r"^\| `(\{.*\})` \| (.*) \|$", TEXT, re.MULTILINE)
 
@@ -164,12 +162,6 @@ def test_every_kind_of_claim_in_the_words_of_reports():
         get_args(kind.model_fields["test"].annotation)[0] for kind in get_args(get_args(Test)[0])
     }
     assert {test.test for test in tests} == kinds
-
-
-@pytest.mark.parametrize("block", CLAIMS)
-def test_claim(block, tmp_path):
-    (tmp_path / "claims.yaml").write_text(block)
-    assert read(tmp_path / "claims.yaml", ClaimsFile).claims
 
 
 def test_the_number_of_ablations():

@@ -72,11 +72,13 @@ def _show(made: "Bench", out: Console) -> None:
         f"[bold]{made.shape.name}[/bold]: {amount(count(model, DENSE, 1).total)} parameters "
         f"when dense, vocabulary {model.vocab_size}, dim {model.dim}, {model.num_layers} layers, "
         f"ffn_dim {model.ffn_dim}, sequences of {model.max_seq_len}; {made.precision}, "
-        f"{made.threads} threads of {cpu_name()}; matrix products {amount(made.matrix_rate)}FLOP/s."
+        f"{made.threads} threads of {escape(cpu_name())}; matrix products "
+        f"{amount(made.matrix_rate)}FLOP/s.",
+        markup=True,
     )
     shown = table("system", ">tokens/s", ">step", ">CPU", ">of peak", ">memory", ">decode/s")
     for one in made.rows:
-        shown.add_row(escape(one.row.name), *_cells(made, one))
+        shown.add_row(one.row.name, *_cells(made, one))
     out.print(shown)
     for text in _notes(made):
         out.print(text, markup=False)

@@ -1,6 +1,7 @@
 """`bam-lab check`: read YAML files of every kind and report all their problems at once."""
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -28,25 +29,31 @@ def check(
     """Check ablations and configs; say every problem with its file and line."""
     from bam_lab.cli.kinds import is_ablation, problems_of
 
-    files = _files(map(_path, paths) if paths else _shipped())
+    problems = list[str]()
+    files = _files(_named(paths, problems) if paths else _shipped(), problems)
     added = registered(store_root(store), domains or ())
     if added and not any(is_ablation(file) for file in files):
         raise SpecError("--domain must stand with an ablation to check, got none. Leave it out.")
     if store is not None and not added:
         raise SpecError("--store must stand with --domain: a check reads nothing else of a store.")
-    problems = [problem for file in files for problem in problems_of(file, added)]
+    problems += [problem for file in files for problem in problems_of(file, added)]
     problems = list(dict.fromkeys(problems))
     if problems:
         raise SpecError(problems)
     console().print(f"{len(files)} {'file is' if len(files) == 1 else 'files are'} fine.")
 
 
-def _path(given: str) -> Path:
-    """Return a path as it is, and the file of an ablation's id or alias."""
+def _named(given: Iterable[str], problems: list[str]) -> Iterator[Path]:
+    """Yield paths as they are, and the file of an ablation's id or alias; problems are added."""
     from bam_lab.spec.load import find_ablation
 
-    path = Path(given)
-    return path if path.suffix or path.exists() else find_ablation(given)
+    for name in given:
+        path = Path(name)
+        try:
+            is_path = bool(name) and bool(path.suffix or os.path.exists(path))
+            yield path if is_path else find_ablation(name)
+        except SpecError as error:
+            problems += error.problems
 
 
 def _shipped() -> list[Path]:
@@ -57,14 +64,15 @@ def _shipped() -> list[Path]:
     ]
 
 
-def _files(paths: Iterable[Path]) -> list[Path]:
+def _files(paths: Iterable[Path], problems: list[str]) -> list[Path]:
+    """Return every file, those of folders too; problems are added."""
     files: list[Path] = []
     for path in paths:
-        if not path.is_dir():
+        if not os.path.isdir(path):  # unlike `is_dir` it takes a closed folder for none
             files.append(path)
             continue
         found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml"))
         if not found:
-            raise SpecError(f"{path}: the folder must hold .yaml files, got none. Check the path.")
+            problems.append(f"{path}: the folder must hold .yaml files, got none. Check the path.")
         files += found
     return list(dict.fromkeys(files))

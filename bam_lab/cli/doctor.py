@@ -6,7 +6,6 @@ import shutil
 from typing import Any
 
 import psutil
-from rich.markup import escape
 
 from bam_lab import __version__
 from bam_lab.cli import options
@@ -47,7 +46,7 @@ def doctor(store: options.StorePath = None, json: options.Json = False) -> None:
     out = console()
     made = table("what", "here", "means")
     for name, here, means in _rows(facts):
-        made.add_row(name, here, escape(means))  # `bam-lab[train]` is no markup
+        made.add_row(name, here, means)
     out.print(made)
 
 

@@ -37,9 +37,11 @@ def export(
         print_json({**vars(done), "path": str(done.path)})
         return
     out = console()
-    out.print(f"{done.path}: {done.stages} stages, {size(done.bytes)}.", soft_wrap=True)
+    count = "1 stage" if done.stages == 1 else f"{done.stages} stages"
+    out.print(f"{done.path}: {count}, {size(done.bytes)}.", soft_wrap=True)
     if done.missing:
-        out.print(f"{done.missing} stages are not done, so not in it.")
+        verb = "stage is" if done.missing == 1 else "stages are"
+        out.print(f"{done.missing} {verb} not done, so not in it.")
     out.print(f"SHA-256 {done.sha256}", soft_wrap=True)
     out.print(f"There: {shlex.join(['bam-lab', 'import', to.name])}", style="dim", soft_wrap=True)
 

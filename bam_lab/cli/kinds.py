@@ -1,16 +1,19 @@
 """Know each kind of our YAML files, and find every problem of one."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bam_lab import resources
 from bam_lab.cost.match import solve
-from bam_lab.errors import SpecError
+from bam_lab.errors import InputError, SpecError
+from bam_lab.run.graph import build_graph
 from bam_lab.spec import rules
 from bam_lab.spec.answers import AnswersFile, gap_problems
 from bam_lab.spec.claims import ClaimsFile
 from bam_lab.spec.corpus import CorpusSpec, DomainSource
-from bam_lab.spec.load import load_ablation
+from bam_lab.spec.load import read_ablation
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.published import PublishedTable, table_problems
 from bam_lab.spec.reader import Document, load, validate
@@ -37,10 +40,50 @@ def is_ablation(path: Path) -> bool:
 
 
 def _ablation(document: Document, added: Mapping[str, DomainSource] | None = None) -> Iterable[str]:
+    """Return every problem of an ablation: at its own scale, and at those that it is fitted to."""
     # A reference with a folder is a file's path, whatever the file is called.
     path = str(Path(document.file).parent) + "/" + Path(document.file).name
-    solve(load_ablation(path, added=added))
-    return []
+    problems = _at_scale(path, None, added)
+    for scale in _fitted(document):
+        found = _at_scale(path, scale, added)
+        problems += [f"{text} (at --scale {scale})" for text in found if text not in problems]
+    return problems
+
+
+def _at_scale(path: str, scale: str | None, added: Mapping[str, DomainSource] | None) -> list[str]:
+    """Return the problems at one scale, those of the match and of the stages among them."""
+    try:
+        found, problems = read_ablation(path, scale=scale, added=added)
+        if found and problems:
+            _tried(lambda: solve(found), problems)
+        elif found:
+            _tried(lambda: build_graph(found, 1, None), problems)
+    except SpecError as error:
+        return error.problems
+    return problems
+
+
+def _tried(made: Callable[[], object], problems: list[str]) -> None:
+    """Make something; what is wrong is added to the problems.
+
+    Text or an encoder that is not on this machine is nothing that a file says wrong.
+    """
+    with suppress(InputError):
+        try:
+            made()
+        except SpecError as error:
+            problems += error.problems
+
+
+def _fitted(document: Document) -> list[str]:
+    """Return the scales, beside its own, that an ablation says something of."""
+    report = document.data.get("report")
+    published = report.get("published_at") if isinstance(report, dict) else None
+    told = (document.data.get("at"), published)
+    names = [name for part in told if isinstance(part, dict) for name in part]
+    known = {path.stem for path in (resources.folder("configs") / "scale").glob("*.yaml")}
+    own = document.data.get("scale")
+    return [name for name in dict.fromkeys(names) if name in known and name != own]
 
 
 def _model(document: Document) -> Iterable[str]:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from bam_lab.cli import filters, options
 from bam_lab.cli.output import amount, console, duration, print_json, table
 from bam_lab.errors import SpecError
@@ -64,24 +66,27 @@ def list_(
 
 def _show(entries: "list[Entry]") -> None:
     out = console()
+    if not entries:
+        out.print("No ablation is all that is asked for at once. Leave one option out.")
+        return
     made = table("ablation", ">arms", ">FLOPs", ">time", ">done")
     made.columns[0].min_width = max((len(entry.id) for entry in entries), default=0)
     for entry in entries:
         if entry.problem:
             made.add_row(f"{entry.id}\n[dim]does not check[/dim]", end_section=True)
             continue
-        names = f"[bold]{entry.id}[/bold]\n{entry.title}\n[dim]{', '.join(entry.bases)}"
+        names = f"[bold]{entry.id}[/bold]\n{escape(entry.title)}\n[dim]{', '.join(entry.bases)}"
         names += "".join(f"\n{setting}" for setting in _settings(entry))
         also = f"\nalso: {', '.join(entry.aliases)}" if entry.aliases else ""
         made.add_row(
-            f"{names}\n{entry.place}{also}[/dim]",
+            f"{names}\n{escape(entry.place)}{also}[/dim]",
             f"{len(entry.arms)}",
             amount(entry.training_flops),
             duration(entry.seconds_left),
             f"{entry.stages_done}/{entry.stages}",
             end_section=True,
         )
-    out.print(made)
+    out.print(made, markup=True)
     out.print(
         "FLOPs of all training; time left; stages done. "
         "`bam-lab plan ID` shows the details, `bam-lab reproduce ID` runs it.",

@@ -96,7 +96,8 @@ def main() -> None:
     """Run the command line; leave with 0 done, 1 a stage failed, 2 the user's input is wrong."""
     try:
         _print_anything()
-        with explained(Path("the output")):  # the last net for a disk that is full or closed to us
+        # The last net for a disk that is full or closed to us.
+        with explained(Path("the output"), what="written or read"):
             app()
     except BamLabError as error:
         _tell(error)

@@ -5,6 +5,7 @@ out, and a line above each part says what can be changed there.
 """
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,10 @@ import typer
 from bam_lab.cli import options
 from bam_lab.cli.output import console, print_json
 from bam_lab.errors import InputError, SpecError
-from bam_lab.record.files import explained
+from bam_lab.record.files import explained, make_folder
 from bam_lab.spec.base import NAME
 from bam_lab.spec.messages import show
+from bam_lab.spec.reader import load, parse_value
 
 DROPPED = ("aliases", "answers")
 """Keys of the catalogue: other names of a table, and which reviewers' questions it answers."""
@@ -32,7 +34,8 @@ GUIDE = {
     "budgets": "Every arm is trained for each of these multiples of the scale's tokens.",
     "report": "Columns, and the printed tables that stand beside ours: remove `published` if your "
     "arms are no longer theirs.",
-    "claims": "Ids of ablations/claims.yaml: remove those that are no longer about your arms.",
+    "claims": "Ids of ablations/claims.yaml about your arms; your own go into `own_claims:` "
+    "(README).",
 }
 
 
@@ -53,16 +56,8 @@ def new(
     _check_name(name)
     source = find_ablation(like)
     load_ablation(str(source))
-    text = copied(source, name, like)
-    with explained(path):
-        to.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except FileExistsError:
-            raise InputError(
-                f"{path} must not exist yet: nothing is overwritten. Take another ID or --to."
-            ) from None
+    make_folder(to, "--to")
+    _write(path, copied(source, name, like))
     try:
         arms = load_ablation(str(path)).arms
     except SpecError:  # the source names files that lie beside it
@@ -75,12 +70,28 @@ def new(
     count = "1 arm" if len(arms) == 1 else f"{len(arms)} arms"
     out.print(f"{path}: {count}, as in {source.stem}. Edit it; then:", soft_wrap=True)
     for verb in ("check", "plan", "reproduce"):
-        out.print(f"  bam-lab {verb} {path}", soft_wrap=True, style="dim")
+        out.print(f"  {shlex.join(['bam-lab', verb, str(path)])}", soft_wrap=True, style="dim")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is not there yet, whole or not at all."""
+    with explained(path, "--to"):
+        try:
+            file = path.open("x", encoding="utf-8")
+        except FileExistsError:
+            raise InputError(
+                f"{path} must not exist yet: nothing is overwritten. Take another ID or --to."
+            ) from None
+        try:
+            with file:
+                file.write(text)
+        except BaseException:
+            path.unlink()
+            raise
 
 
 def _check_name(name: str) -> None:
     from bam_lab.spec.load import list_ablations
-    from bam_lab.spec.reader import load
 
     if not re.fullmatch(NAME, name) or name.endswith((".yaml", ".yml")) or len(name) > 80:
         raise SpecError(
@@ -111,5 +122,10 @@ def copied(source: Path, name: str, like: str) -> str:
         elif line.startswith("#"):
             dropping = False  # a comment at the margin is about what follows
         if not dropping:
-            made.append(f"id: {name}" if key == "id" and line.startswith("id") else line)
+            made.append(f"id: {_as_text(name)}" if line.startswith("id:") else line)
     return "\n".join(made) + "\n"
+
+
+def _as_text(name: str) -> str:
+    """Return a name as YAML takes it for text: `123` and `true` in quotes."""
+    return name if parse_value(name) == name else f'"{name}"'

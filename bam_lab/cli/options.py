@@ -20,7 +20,8 @@ Device = Annotated[
     typer.Option("--device", metavar="NAME", help="Also on devices of this kind: h100, a100-80gb."),
 ]
 Count = Annotated[
-    int | None, typer.Option("--count", min=1, metavar="N", help="How many; 1 if not given.")
+    int | None,
+    typer.Option("--count", min=1, max=1_000_000, metavar="N", help="How many; 1 if not given."),
 ]
 Mfu = Annotated[
     float | None,
@@ -50,7 +51,9 @@ Domains = Annotated[
 ]
 Replicates = Annotated[
     int | None,
-    typer.Option("--replicates", min=1, metavar="N", help="Instead of the ablation's own count."),
+    typer.Option(
+        "--replicates", min=1, max=1000, metavar="N", help="Instead of the ablation's own count."
+    ),
 ]
 StorePath = Annotated[
     Path | None,

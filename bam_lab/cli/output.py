@@ -12,8 +12,11 @@ from rich.table import Table
 
 
 def console() -> Console:
-    """Return the console of standard output; plain text where that is no terminal."""
-    return Console(highlight=False, soft_wrap=False)
+    """Return the console of standard output; plain text where that is no terminal.
+
+    Brackets in titles, values and paths are text; what has tags of ours says `markup=True`.
+    """
+    return Console(highlight=False, soft_wrap=False, markup=False)
 
 
 def table(*columns: str, title: str = "") -> Table:

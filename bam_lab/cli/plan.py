@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bam_lab.cli import options, plan_lineage
@@ -121,7 +122,7 @@ def show(made: "Plan", out: Console) -> None:
     """Print a plan for people."""
     resolved, spec = made.resolved, made.resolved.ablation
     repeats = "1 replicate" if made.replicates == 1 else f"{made.replicates} replicates"
-    out.print(f"[bold]{spec.id}[/bold]: {spec.title}")
+    out.print(f"[bold]{spec.id}[/bold]: {escape(spec.title)}", markup=True)
     out.print(f"{spec.source.place}. {spec.question}")
     out.print(f"scale {resolved.scale_name}, {repeats}, matched on {_match(made)}\n")
     for text in resolved.changes:

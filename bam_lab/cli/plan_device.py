@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MFU = 0.4
 """Assumed where none is stated: what well-tuned dense training reaches; mixtures often less."""
+LOWEST = 1e-4
+"""Below it hours are of no machine, and at last no numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,10 @@ def cluster_of(device: str | None, count: int | None, mfu: float | None) -> Clus
         return None
     if device not in DEVICES:
         raise SpecError(f"--device must be a known one, got {device!r}. {nearest(device, DEVICES)}")
-    if mfu is not None and not 0 < mfu <= 1:
-        raise SpecError(f"--mfu must be above 0 and at most 1, got {mfu:g}. 0.4 is a good one.")
+    if mfu is not None and not LOWEST <= mfu <= 1:
+        raise SpecError(
+            f"--mfu must be at least {LOWEST:g} and at most 1, got {mfu:g}. 0.4 is a good one."
+        )
     return Cluster(device, count or 1, MFU if mfu is None else mfu)
 
 

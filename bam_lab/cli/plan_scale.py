@@ -45,8 +45,8 @@ def load_scale(name: str) -> tuple[ScaleSpec, ModelSpec]:
     """
     folder = resources.folder("configs")
     path = folder / "scale" / f"{name}.yaml"
-    if not path.is_file():
-        known = [found.stem for found in path.parent.glob("*.yaml")]
+    known = [found.stem for found in path.parent.glob("*.yaml")]
+    if name not in known:
         raise SpecError(
             f"--scale must name a file of configs/scale, got {name!r}. {nearest(name, known)}"
         )
@@ -79,7 +79,8 @@ def as_json(name: str, scale: ScaleSpec, model: ModelSpec) -> dict[str, Any]:
 def show(name: str, scale: ScaleSpec, model: ModelSpec, out: Console) -> None:
     """Print a scale for people."""
     dense = count(model, DENSE, 1).total
-    out.print(f"[bold]{name}[/bold]: model {scale.model}, {dense:,} parameters dense")
+    head = f"[bold]{name}[/bold]: model {scale.model}, {dense:,} parameters dense"
+    out.print(head, markup=True)
     flops = per_token(model, DENSE, 1, model.max_seq_len).model_training
     phases = table("phase", ">tokens", ">batch tokens", ">peak lr", ">warm-up", ">FLOPs (dense)")
     for phase, size in scale.phases:

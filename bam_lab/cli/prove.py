@@ -88,7 +88,7 @@ def _show(found: list["Proved"], without: dict[str, str], out: Console) -> None:
             head = escape(_label(one)) if i == 0 else ""
             made.add_row(head, verdict.proof, _MARKS[verdict.outcome], escape(verdict.found))
         made.add_section()
-    out.print(made)
+    out.print(made, markup=True)
     for line in _declared(found):
         out.print(line, markup=False)
     for arm, why in without.items():

@@ -66,11 +66,11 @@ def show_run(
         print_json(row)
         return
     out = console()
-    out.print(f"[bold]{row['key']}[/bold]  {escape(row['label'])}  ({row['state']})")
+    out.print(f"[bold]{row['key']}[/bold]  {escape(row['label'])}  ({row['state']})", markup=True)
     out.print(row["folder"], soft_wrap=True)
     for part in ("spec", "inputs", "ledger", "manifest", "failure"):
         if row[part]:
-            out.print(f"\n[bold]{part}[/bold]")
+            out.print(f"\n{part}", style="bold")
             _tree(row[part], out.print)
 
 

@@ -133,7 +133,7 @@ def continuation_nats(
             `max_len`, or a token is not in the vocabulary.
         NotFinite: a likelihood is NaN or infinite.
     """
-    limit = _limit(model, max_len, batch_tokens, rule)
+    limit = row_limit(model, max_len, batch_tokens, rule)
     _check(pairs, limit, vocab_size(model))
     rows = _rows(pairs, limit, routes_segments(model))
     device = device_of(model)
@@ -175,7 +175,7 @@ def rolling_nats(
         SpecError, NotFinite: as `continuation_nats` does; pairs are then windows.
     """
     rule: RoutingRule = "segment" if routes_segments(model) else "prompt"
-    limit = _limit(model, max_len, batch_tokens, rule)
+    limit = row_limit(model, max_len, batch_tokens, rule)
     for i, tokens in enumerate(documents):
         if not len(tokens):
             raise InputError(f"documents[{i}] must hold a token, got none. Leave it out.")
@@ -214,6 +214,38 @@ def rolling_windows(tokens: Sequence[int], max_len: int, prefix: int) -> list[Pa
 def bits_per_byte(nats: float, size: int) -> float:
     """Return bits a UTF-8 byte: nats / (ln 2 * bytes), whatever the tokenizer."""
     return nats / (math.log(2) * size)
+
+
+def row_limit(model: Model, max_len: int | None, batch_tokens: int, rule: RoutingRule) -> int:
+    """Return how many tokens a row may have.
+
+    Raises:
+        SpecError: the model cannot be scored so; `continuation_nats` says what its arguments are.
+    """
+    problems = []
+    if isinstance(model, Transformer | Ensemble):
+        for law, reason in broken_laws(model.method, "inference").items():
+            if law != "causality inside the first segment":  # the context decides for it
+                problems.append(
+                    f"method must have a causal inference rule to score continuations, got "
+                    f"{model.method.method}: {reason}, the answer's too. Leave this model out of "
+                    "tasks; held-out text can score it."
+                )
+    if rule == "segment" and not routes_segments(model):
+        problems.append(
+            "rule must be prompt with a method that routes no segments, got segment. Leave it out."
+        )
+    longest = max_seq_len(model)
+    if max_len is not None and not 1 <= max_len <= longest:
+        problems.append(
+            f"max_len must be from 1 to the model's max_seq_len {longest}, got {max_len}. Leave it "
+            "out for the model's own."
+        )
+    if batch_tokens < 1:
+        problems.append(f"batch_tokens must be at least 1, got {batch_tokens}. Ask for more.")
+    if problems:
+        raise SpecError(problems)
+    return longest if max_len is None else max_len
 
 
 def routes_segments(model: Model) -> bool:
@@ -255,34 +287,6 @@ class _Part(NamedTuple):
     pair: int
     targets: tuple[int, ...]
     truncated: int
-
-
-def _limit(model: Model, max_len: int | None, batch_tokens: int, rule: RoutingRule) -> int:
-    """Return the longest row, after refusing what cannot be scored."""
-    problems = []
-    if isinstance(model, Transformer | Ensemble):
-        for law, reason in broken_laws(model.method, "inference").items():
-            if law != "causality inside the first segment":  # the context decides for it
-                problems.append(
-                    f"method must have a causal inference rule to score continuations, got "
-                    f"{model.method.method}: {reason}, the answer's too. Leave this model out of "
-                    "tasks; held-out text can score it."
-                )
-    if rule == "segment" and not routes_segments(model):
-        problems.append(
-            "rule must be prompt with a method that routes no segments, got segment. Leave it out."
-        )
-    longest = max_seq_len(model)
-    if max_len is not None and not 1 <= max_len <= longest:
-        problems.append(
-            f"max_len must be from 1 to the model's max_seq_len {longest}, got {max_len}. Leave it "
-            "out for the model's own."
-        )
-    if batch_tokens < 1:
-        problems.append(f"batch_tokens must be at least 1, got {batch_tokens}. Ask for more.")
-    if problems:
-        raise SpecError(problems)
-    return longest if max_len is None else max_len
 
 
 def _check(pairs: Sequence[Pair], max_len: int, vocab: int) -> None:

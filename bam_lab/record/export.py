@@ -9,7 +9,9 @@ The file is a zip whose bytes depend on the results alone:
 `imported.py` reads it on another machine.
 """
 
+import contextlib
 import hashlib
+import os
 import zipfile
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -96,7 +98,7 @@ def export(store: Store, ablation: str, to: Path) -> Exported:
         )
     with intact(index):
         named = list(dict.fromkeys(row["key"] for row in read_json(index)["stages"]))
-    keys = [key for key in named if store.is_done(key)]
+        keys = [key for key in named if store.is_done(key)]
     if not keys:
         raise InputError(
             f"{ablation} must have a finished stage to export, got none in {store.root}. "
@@ -137,16 +139,20 @@ def _small(folder: Path) -> Iterable[Path]:
 
 def _write(to: Path, contents: Contents, files: dict[str, bytes]) -> None:
     text = contents.model_dump_json(indent=1) + "\n"
-    if to.exists():
+    if os.path.lexists(to):
         raise InputError(f"{to} must not be there yet. Choose another name with --to.")
     temporary = to.with_name(f".{to.name}.tmp")
     try:
-        with explained(to), zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        with (
+            explained(to, "--to"),
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
             for name, data in {CONTENTS: text.encode(), **files}.items():
                 archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)
-        with explained(to):
+        with explained(to, "--to"):
             temporary.replace(to)
     except FileNotFoundError:
         raise InputError(f"{to.parent} must be a folder, got none. Make it first.") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where it could not be made, it is not there either
+            temporary.unlink()

@@ -12,23 +12,31 @@ from typing import Any
 
 from bam_lab.errors import CheckpointError, InputError, SpecError
 
+_AGAIN = "Free some space and run the same command again"
+_ELSEWHERE = "Choose another folder with {option}"
 _MENDABLE = {
-    errno.ENOSPC: "the disk is full. Free some space and run the same command again",
-    errno.EDQUOT: "the disk quota is used up. Free some space and run the same command again",
-    errno.EACCES: "permission denied. Choose another folder with --store",
-    errno.EPERM: "permission denied. Choose another folder with --store",
-    errno.ENAMETOOLONG: "its name is too long. Choose another folder with --store",
-    errno.EROFS: "the file system is read-only. Choose another folder with --store",
-    errno.ELOOP: "a symbolic link leads back to itself. Choose another folder with --store",
+    errno.ENOSPC: f"the disk is full. {_AGAIN}",
+    errno.EDQUOT: f"the disk quota is used up. {_AGAIN}",
+    errno.EACCES: f"permission denied. {_ELSEWHERE}",
+    errno.EPERM: f"permission denied. {_ELSEWHERE}",
+    errno.ENAMETOOLONG: f"its name is too long. {_ELSEWHERE}",
+    errno.EROFS: f"the file system is read-only. {_ELSEWHERE}",
+    errno.ELOOP: f"a symbolic link leads back to itself. {_ELSEWHERE}",
     errno.EISDIR: "a folder is where a file should be. Delete it, or choose another folder",
-    errno.ENOTDIR: "a file is where a folder should be. Choose another folder with --store",
-    errno.EEXIST: "a file is where a folder should be. Choose another folder with --store",
+    errno.ENOTDIR: f"a file is where a folder should be. {_ELSEWHERE}",
+    errno.EEXIST: f"a file is where a folder should be. {_ELSEWHERE}",
 }
 
 
 @contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn the disk errors that a user can mend into an `InputError` that names `path`."""
+def explained(path: Path, option: str = "--store", what: str = "written") -> Iterator[None]:
+    """Turn the disk errors that a user can mend into an `InputError` that names `path`.
+
+    Args:
+        path: what is written, where the error does not say.
+        option: what says another place for it.
+        what: what cannot be done; where the disk is full, writing.
+    """
     try:
         yield
     except (InputError, SpecError):  # has its own words, whatever the disk said before it
@@ -37,7 +45,9 @@ def explained(path: Path) -> Iterator[None]:
         number, file = _disk_error(error)
         if number not in _MENDABLE:
             raise
-        raise InputError(f"{file or path} cannot be written: {_MENDABLE[number]}.") from error
+        why = _MENDABLE[number].format(option=option)
+        what = "written" if number in (errno.ENOSPC, errno.EDQUOT) else what
+        raise InputError(f"{file or path} cannot be {what}: {why}.") from error
 
 
 def _disk_error(error: BaseException) -> tuple[int, str]:
@@ -63,7 +73,9 @@ def intact(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (FileNotFoundError, KeyError, TypeError, ValueError, CheckpointError) as error:
+    except (
+        FileNotFoundError, KeyError, TypeError, ValueError, CheckpointError, RecursionError,
+    ) as error:  # fmt: skip
         if isinstance(error, FileNotFoundError) and not path.is_dir():
             raise
         raise InputError(
@@ -72,15 +84,15 @@ def intact(path: Path) -> Iterator[None]:
         ) from error
 
 
-def make_folder(path: Path) -> Path:
-    """Create a folder and its parents; return it."""
+def make_folder(path: Path, option: str = "--store") -> Path:
+    """Create a folder and its parents; return it. `option` as in `explained`."""
     try:
-        with explained(path):
+        with explained(path, option):
             path.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError:  # a file system that makes no folders, such as /proc
         raise InputError(
             f"{path} cannot be written: no folder can be made there. "
-            "Choose another folder with --store."
+            f"Choose another folder with {option}."
         ) from None
     return path
 

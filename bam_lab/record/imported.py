@@ -32,7 +32,7 @@ from bam_lab.record.files import (
 from bam_lab.record.fingerprint import fingerprint
 from bam_lab.record.lease import acquire, holder
 from bam_lab.record.stages import KNOWN_BY, REVISIONS, TEXT
-from bam_lab.record.store import IMPORTED, Store, stage_key
+from bam_lab.record.store import IMPORTED, Store, is_key, stage_key
 
 SCORES = "scores.csv"
 
@@ -127,7 +127,7 @@ def _read(path: Path, expected: str) -> _Archive:
     """Read the file and check every hash."""
     try:
         found = sha256(path)
-        if expected and found != expected.lower():
+        if expected and found != expected.strip().lower():
             raise InputError(
                 f"{path} must have the SHA-256 {expected}, got {found}. Fetch it again."
             )
@@ -144,7 +144,9 @@ def _read(path: Path, expected: str) -> _Archive:
             )
         return _Archive(Contents.model_validate(told), files, found)
     except OSError as error:
-        raise InputError(f"{path} must be readable, got: {error.strerror}.") from None
+        raise InputError(
+            f"{path} must be readable, got: {error.strerror}. Check the path."
+        ) from None
     except _UNREADABLE as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -163,6 +165,12 @@ def _problems(archive: _Archive) -> Iterator[str]:
             state = state if name in found else "taken out"
             yield f"{name} was {state} since the export. Fetch the file again."
             return
+    if not is_key(archive.contents.ablation):
+        yield (
+            f"{CONTENTS} must name an ablation of a store, got {archive.contents.ablation!r}. "
+            "Do not trust it."
+        )
+        return
     if foreign := [name for name in found if not _is_ours(name, archive.index_name)]:
         yield f"{foreign[0]} must be no part of an export, got it all the same. Do not trust it."
         return
@@ -173,11 +181,18 @@ def _problems(archive: _Archive) -> Iterator[str]:
 
 
 def _is_index(text: bytes) -> bool:
+    """Say whether a text is an index as far as import reads it."""
     try:
         found = json.loads(text)
-        return isinstance(found["stages"], list) and isinstance(found.get("replicates", 0), int)
-    except (KeyError, TypeError, ValueError):
+        named = {found["ablation"]["id"], found["scale_name"], *found["overrides"]}
+        count = found.get("replicates", 0)
+    except (KeyError, TypeError, ValueError, RecursionError):
         return False
+    return (
+        isinstance(found["stages"], list)
+        and isinstance(count, int)
+        and all(isinstance(name, str) for name in named)
+    )
 
 
 def _is_ours(name: str, index: str) -> bool:
@@ -201,7 +216,7 @@ def _stage_problems(
         parts = {"stage": name, "spec": spec["spec"], "inputs": inputs}
         made = fingerprint({**parts, "revision": spec["revision"]})
         used = {field: manifest["numerics"][field] for field in ("precision", "device")}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         yield f"stages/{key} is damaged ({type(error).__name__}: {error}). Export it again."
         return
     if stage_key(name, made) != key:

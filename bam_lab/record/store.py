@@ -47,6 +47,11 @@ def store_root(option: Path | None) -> Path:
     return Path(os.environ.get(VARIABLE) or DEFAULT)
 
 
+def is_key(name: str) -> bool:
+    """Say whether a name may be a folder of a store: it is plain, and leads nowhere else."""
+    return bool(_KEY.fullmatch(name)) and ".." not in name
+
+
 def stage_key(name: str, fingerprint: str) -> str:
     """Return the folder name of a stage: its name and 16 digits of its fingerprint."""
     return f"{name}-{fingerprint[:16]}"
@@ -74,7 +79,7 @@ class Store:
         Raises:
             InputError: the key would leave the store.
         """
-        if not _KEY.fullmatch(key) or ".." in key:
+        if not is_key(key):
             raise InputError(
                 f"{key!r} must be a plain name of the store (small letters, digits, - _ .). "
                 "See `bam-lab runs list` for the names."

@@ -177,7 +177,7 @@ def published_tables(evidence: Evidence) -> Tables:
 
 
 def declared_claims(evidence: Evidence) -> dict[str, Claim]:
-    """Return the claims that the ablation declares.
+    """Return the claims that the ablation declares, its own last.
 
     Raises:
         InputError: an id that the claims file lacks.
@@ -191,7 +191,10 @@ def declared_claims(evidence: Evidence) -> dict[str, Claim]:
             f"{path}: must hold the claims of {evidence.id}, lacks {', '.join(unknown)}. "
             f"It has {', '.join(known)}."
         )
-    return {name: known[name] for name in declared}
+    own = evidence.ablation.get("own_claims", {})  # results from before there were any
+    return {name: known[name] for name in declared} | {
+        name: Claim.model_validate_json(json.dumps(claim)) for name, claim in own.items()
+    }
 
 
 def _curves(evidence: Evidence, drawn: bool) -> str:

@@ -184,10 +184,9 @@ def _add_arms(
     for arm, budget in budgets.items():
         stage = _arm(builder, arm, budget, tokenizer, experts, number)
         if stage.fingerprint in taken:
-            problems.append(
-                f"{resolved.path}: arms.{arm} must differ from arms.{taken[stage.fingerprint]}, "
-                "got the same run twice. Change one of them or take it out."
-            )
+            text = f"must differ from arms.{taken[stage.fingerprint]}, got the same run twice."
+            text = f"{text} Change one of them or take it out."
+            problems.append(resolved.problem(("arms", arm), text))
             continue
         taken[stage.fingerprint] = arm
         builder.add(stage)

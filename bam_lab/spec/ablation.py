@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
+from bam_lab.spec.claims import Claim
 
 MatchMode = Literal[
     "tokens",
@@ -88,7 +89,7 @@ class ReportSpec(Spec):
         external: scores files of checkpoints that are no arms (`external.py`), beside this file.
     """
 
-    columns: tuple[str, ...]
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
     published: TableNames = ()
     published_at: dict[Name, TableNames] = Field(default_factory=dict)
     delta: PositiveFloat = 0.005
@@ -101,6 +102,8 @@ class AblationSpec(Spec):
     Attributes:
         at: scale -> dotted settings that suit the file to it, as `--set` takes them.
         budgets: multiples of the mixture phase's tokens, each a setting (`budgets.py`).
+        claims: ids of `ablations/claims.yaml`.
+        own_claims: id -> a claim that no paper made.
     """
 
     schema_version: SchemaVersion = Field(alias="schema")
@@ -122,3 +125,4 @@ class AblationSpec(Spec):
     budgets: tuple[PositiveFloat, ...] = ()
     report: ReportSpec
     claims: tuple[str, ...] = ()
+    own_claims: dict[Name, Claim] = Field(default_factory=dict)

@@ -13,15 +13,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any, TypeVar
 
 from bam_lab.spec.base import NAME
 from bam_lab.spec.messages import Loc, nearest, show
+from bam_lab.spec.overrides import no_effect, overwritten
 from bam_lab.spec.reader import Document
 
 OVER, CASE, SETTING = "over", "case", "setting"
 PARTS = ("arms", "common", "model", "recipe", "scale")
 """What a setting may change; not the corpus, on whose held-out text all are compared."""
+MOST_POINTS = 256
+"""Combinations of one arm's axes, or of the settings': more is a slip, and no machine trains it."""
 
 Scalar = str | int | float | bool
 Place = TypeVar("Place")
@@ -75,8 +79,9 @@ def settings_of(document: Document) -> tuple[tuple[Point, ...], list[str]]:
             problems.append(document.problem(("settings", other), text))
     else:
         found = list(_named(document, raw, problems))
-    if len(found) == 1 and not problems:
-        text = "must hold two settings or more, got one. Write its changes into the ablation."
+    if len(found) < 2 and not problems:
+        count = "one" if found else "none"
+        text = f"must hold two settings or more, got {count}. Write changes into the ablation."
         problems.append(document.problem(("settings",), text))
     for point in found:
         problems += _setting_problems(document, point)
@@ -97,6 +102,8 @@ def _named(document: Document, raw: dict[str, Any], problems: list[str]) -> Iter
 
 
 def _setting_problems(document: Document, point: Point) -> Iterator[str]:
+    for path, later in overwritten(list(point.changes)):
+        yield document.problem(point.places[path], no_effect(later))
     arms = document.data.get("arms")
     for path, loc in point.places.items():
         keys = path.split(".")
@@ -116,11 +123,18 @@ def points(document: Document, loc: Loc, raw: Any) -> tuple[list[Point], list[st
         return [], [document.problem(loc, text)]
     problems: list[str] = []
     axes = [_axis(document, (*loc, axis), axis, raw[axis], problems) for axis in raw]
+    if (count := prod(map(len, axes))) > MOST_POINTS:
+        text = f"must give at most {MOST_POINTS} combinations, got {count:,}. Take values out."
+        return [], [*problems, document.problem(loc, text)]
     found = [_joined(combination) for combination in product(*axes)]
     for one, other in ((a, b) for a in axes for b in axes if a is not b):
         for path in {p for q in one for p in q.changes} & {p for q in other for p in q.changes}:
             text = f"must be set by one axis, got two that set {path}. Take it out of one."
             problems.append(document.problem(loc, text))
+    if loc[0] == "arms":  # of settings it is told with those that are named
+        for point in found:
+            for path, later in overwritten(list(point.changes)):
+                problems.append(document.problem(point.places[path], no_effect(later)))
     names = [point.name for point in found]
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         text = f"must give every combination its own name, got {name!r} twice. Name the values."
@@ -216,6 +230,8 @@ def expand(document: Document) -> tuple[Expanded, list[str]]:
             writer.problems += [*wrong, *_overwritten(document, base, raw, found)]
         for point in found:
             name = f"{base}-{point.name}" if over else base
+            if bases.get(name) == base:
+                continue  # two points of one name, which is told
             if name in expanded or (over and name in arms):
                 text = f"must not name an arm that the file has, got {name!r}. Rename one."
                 writer.problems.append(document.problem(("arms", base), text))

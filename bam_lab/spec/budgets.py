@@ -15,7 +15,7 @@ from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.axes import Point
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.experts import parts_of
-from bam_lab.spec.messages import show
+from bam_lab.spec.messages import Loc, show
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.reader import Document
@@ -24,6 +24,8 @@ from bam_lab.spec.scale import ScaleSpec
 
 BUDGETS, BUDGET = "budgets", "budget"
 FEWEST_STEPS = 200
+MOST = 1e6
+"""The largest multiple; the arithmetic of longer phases would leave the numbers."""
 _PHASE = "scale.phases.mixture"
 _SCHEDULE, _TOKENS = f"{_PHASE}.schedule", f"{_PHASE}.tokens"
 
@@ -40,6 +42,11 @@ def with_budgets(
         for path in sorted({_SCHEDULE, _TOKENS} & point.changes.keys()):
             text = "must not be changed by a setting where there are budgets, which set it."
             problems.append(document.problem(point.places[path], f"{text} Remove one of the two."))
+    at = document.data.get("at")
+    for name, written in (at if isinstance(at, dict) else {}).items():
+        if isinstance(written, dict) and _SCHEDULE in written:
+            text = "must not be changed where there are budgets, which set it. Remove it."
+            problems.append(document.problem(("at", name, _SCHEDULE), text))
     if problems:
         return settings, problems
     return tuple(_point(*pair) for pair in product(settings, enumerate(raw))), []
@@ -51,6 +58,14 @@ def _is_budget(raw: object) -> bool:
 
 
 def _raw_problems(document: Document, raw: list[float]) -> Iterator[str]:
+    names = [_name(budget) for budget in raw]
+    for index, budget in enumerate(raw):
+        if budget > MOST:
+            text = f"must be at most {MOST:,.0f}, got {show(budget)}. Raise the scale's tokens."
+            yield document.problem((BUDGETS, index), text)
+        elif names[index] in names[:index] and budget not in raw[:index]:
+            text = f"must differ from {names[index]} in six digits, got {show(budget)}. Round it."
+            yield document.problem((BUDGETS, index), text)
     if any(after <= before for before, after in pairwise(raw)):
         text = f"must rise from the smallest to the largest, got {show(raw)}. Sort them."
         yield document.problem((BUDGETS,), text)
@@ -59,15 +74,24 @@ def _raw_problems(document: Document, raw: list[float]) -> Iterator[str]:
         yield document.problem((BUDGETS,), text)
 
 
+def _name(budget: float) -> str:
+    return f"{budget:g}x"
+
+
 def _point(setting: Point, place: tuple[int, float]) -> Point:
     index, budget = place
-    name = f"{budget:g}x"
+    name = _name(budget)
     return Point(
         name=f"{setting.name}-{name}" if setting.name else name,
         axes={**setting.axes, BUDGET: budget},
         changes={**setting.changes, _SCHEDULE: "stable_then_decay"},
         places={**setting.places, _SCHEDULE: (BUDGETS, index)},
     )
+
+
+def place_of(point: Point) -> Loc:
+    """Return where the file says a setting, or the last part of it that is a budget."""
+    return point.places[_SCHEDULE] if BUDGET in point.axes else ("settings", point.name)
 
 
 def sized(point: Point, scale: ScaleSpec) -> tuple[Point, ScaleSpec]:

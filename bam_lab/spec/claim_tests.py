@@ -5,6 +5,8 @@ under each of them, `arm@setting` for one alone.
 """
 
 import re
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -68,6 +70,11 @@ class Compared(Spec):
             raise ValueError(f"`{self.test}` is about perplexity, got {self.measure}")
         if of_experts and "in_" in self.model_fields_set:
             raise ValueError("`in` has no effect, the domains are the experts' own; remove it")
+        for where in (self.in_, self.setting):
+            if asked := quorum(where):
+                _possible(where, *asked)
+        if name := itself(self, self.names):
+            raise ValueError(f"{name} is compared with itself; name another arm")
         bound = ["@" in role for role in self.names]
         if any(bound) and not all(bound):
             raise ValueError("all roles must be ARM@SETTING, or none")
@@ -318,6 +325,8 @@ class CostTest(Spec):
     def _exact(self) -> Self:
         if MEASURES[self.measure].source != "costs":
             raise ValueError(f"{self.measure} has error bars; use better or ratio")
+        if name := itself(self, self.names):
+            raise ValueError(f"{name} is compared with itself; name another arm")
         return self
 
 
@@ -346,6 +355,23 @@ def quorum(where: str) -> tuple[Literal["least", "most"], int, int] | None:
     if found is None:
         return None
     return ("least" if found[1] == "least" else "most"), int(found[2]), int(found[3])
+
+
+def _possible(where: str, kind: Literal["least", "most"], wanted: int, count: int) -> None:
+    """See that `at ... k of n` can be, and can fail."""
+    if wanted > count or (kind == "most" and wanted == count):
+        raise ValueError(f"`{where}` {'cannot fail' if kind == 'most' else 'cannot be'}")
+
+
+def itself(test: Spec, arms: Sequence[str]) -> str:
+    """Return the arm that a test compares with itself, `arms` in its roles; empty for none."""
+    gaps = [tuple(arms[:2]), tuple(arms[2:])] if isinstance(test, InteractionTest) else [arms]
+    for gap in gaps:
+        for one, other in combinations(gap, 2):
+            if one == other:
+                return one
+    same = len(gaps) == 2 and gaps[0] == gaps[1]
+    return " against ".join(gaps[0]) if same else ""
 
 
 def wanted_of(where: str, count: int) -> int:

@@ -2,6 +2,7 @@
 
 A claim holds when all its tests hold. Tests name arms by role; `roles` lists the arm names that may
 fill a role, the first that the ablation has; one that is not listed is an arm of that name.
+`ablations/claims.yaml` holds those of the papers; a spec may declare others (`own_claims`).
 """
 
 from typing import Annotated, Literal, Self
@@ -11,6 +12,7 @@ from pydantic import Field, model_validator
 from bam_lab.spec.base import Name, SchemaVersion, Spec
 from bam_lab.spec.claim_tests import Test
 
+Fillers = Annotated[tuple[Name, ...], Field(min_length=1)]
 Supports = Literal["yes", "in part", "no", "none printed"]
 
 
@@ -42,12 +44,17 @@ class Printed(Spec):
 
 
 class Claim(Spec):
-    """Hold one claim."""
+    """Hold one claim.
+
+    Attributes:
+        source: empty for one of one's own.
+        printed: as if nothing was, for one of one's own.
+    """
 
     text: str
-    source: ClaimSource
-    printed: Printed
-    roles: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
+    source: ClaimSource = ClaimSource(paper="", place="")
+    printed: Printed = Printed(numbers="", supports="none printed")
+    roles: dict[Name, Fillers] = Field(default_factory=dict)
     tests: Annotated[tuple[Test, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -63,3 +70,10 @@ class ClaimsFile(Spec):
 
     schema_version: SchemaVersion = Field(alias="schema")
     claims: dict[str, Claim]
+
+    @model_validator(mode="after")
+    def _are_published(self) -> Self:
+        for name, claim in self.claims.items():
+            if lacks := {"source", "printed"} - claim.model_fields_set:
+                raise ValueError(f"claim {name} must have {' and '.join(sorted(lacks))}")
+        return self

@@ -1,7 +1,7 @@
 """The files that an ablation names: recipe and scale, and the scale's model and corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +42,9 @@ def read_files(
 ) -> Files:
     """Read the files that an ablation names, `scale` in place of its own; problems are added."""
     named = document.data.get("scale") if scale is None else scale
+    if scale is not None:
+        told = {**document.overridden, ("scale",): f"--scale {scale}"}
+        document = replace(document, overridden=told)
     recipe_doc = _config(document, "recipe", document.data.get("recipe"), changes, problems)
     recipe = checked(recipe_doc, RecipeSpec, problems)
     scale_doc = _config(document, "scale", named, changes, problems)
@@ -87,8 +90,9 @@ def _config(
         path = Path(parent.file).parent / name
     else:
         path = folder / f"{name}.yaml"
-        if not path.is_file():
-            hint = nearest(name, [found.stem for found in folder.glob("*.yaml")])
+        known = [found.stem for found in folder.glob("*.yaml")]
+        if name not in known:
+            hint = nearest(name, known)
             problems.append(
                 parent.problem((kind,), f"must name a file of configs/{kind}, got {name!r}. {hint}")
             )

@@ -57,7 +57,8 @@ def find_ablation(reference: str) -> Path:
     if not meant:
         hint = nearest(reference, [*paths, *aliases])
         hint += "" if hint.startswith("Did") else " `bam-lab list` shows them."
-        raise SpecError(f"{reference}: must be an ablation's id, alias or path. {hint}")
+        named = reference or "an empty name"
+        raise SpecError(f"{named}: must be an ablation's id, alias or path. {hint}")
     return paths[meant[0]]
 
 
@@ -80,6 +81,28 @@ def load_ablation(
     Raises:
         SpecError: with every problem of every file at once.
     """
+    found, problems = read_ablation(reference, scale=scale, overrides=overrides, added=added)
+    if problems:
+        raise SpecError(problems)
+    assert found is not None
+    return found
+
+
+def read_ablation(
+    reference: str,
+    *,
+    scale: str | None = None,
+    overrides: Sequence[str] = (),
+    added: Mapping[str, DomainSource] | None = None,
+) -> tuple[ResolvedAblation | None, list[str]]:
+    """Return an ablation and every problem of every file, so that all can be told at once.
+
+    There is one beside problems too, where these leave its runs as they are: a claim that it cannot
+    judge, too few steps. The match can be tried on it all the same.
+
+    Raises:
+        SpecError: nothing can be resolved; with what is known of why.
+    """
     path, problems = find_ablation(reference), list[str]()
     written = override.by_file(overrides)
     document = load(path)
@@ -92,21 +115,20 @@ def load_ablation(
     points, wrong = with_budgets(document, points)
     problems += wrong
     asked = _Asked(document, path, scale, tuple(overrides), fitted, written, dict(added or {}))
-    expanded = [expand(asked.ablation(point)) for point in points]
+    expanded = [expand(asked.ablation(point, problems)) for point in points]
     problems += [text for _, texts in expanded for text in texts]
     named = not problems  # every arm and every setting has its name
     under = [(point, arms) for point, (arms, _) in zip(points, expanded, strict=True)]
-    children = [_resolve(asked, point, arms, problems) for point, arms in under]
-    problems += setting_problems(document, children)
+    beside = list[str]()
+    children = [_resolve(asked, point, arms, problems, beside) for point, arms in under]
+    problems += [*beside, *setting_problems(document, children)]
     found = [child for child in children if child is not None]
-    whole = joined(found) if len(found) == len(children) else None
+    whole = joined(found) if named and len(found) == len(children) else None
     if named:
         subject = subject_of([arms for _, arms in under], points, whole.domains if whole else ())
-        problems += claim_problems(document, subject, known_claims())
-    if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
-    assert whole is not None
-    return whole
+        own = found[0].ablation.own_claims if found else {}
+        problems += claim_problems(document, subject, known_claims(), own)
+    return whole, list(dict.fromkeys(problems))
 
 
 @dataclass(frozen=True)
@@ -131,19 +153,26 @@ class _Asked:
             changes.setdefault(file, []).extend(asked)
         return changes
 
-    def ablation(self, point: Point) -> Document:
-        """Return the ablation's own file under a setting."""
+    def ablation(self, point: Point, problems: list[str]) -> Document:
+        """Return the ablation's own file under a setting; problems are added."""
         if not point.name:
             return self.document
-        return override.apply(self.document, self.under(point).get("ablation", ()))
+        try:
+            return override.apply(self.document, self.under(point).get("ablation", ()))
+        except SpecError as error:
+            problems += error.problems
+            return self.document
 
 
 def _resolve(
-    asked: _Asked, point: Point, expanded: Expanded, problems: list[str]
+    asked: _Asked, point: Point, expanded: Expanded, problems: list[str], beside: list[str]
 ) -> ResolvedAblation | None:
-    """Return the ablation under one setting, or None; problems are added."""
+    """Return the ablation under one setting, or None; problems are added.
+
+    To `beside` those that leave its runs as they are.
+    """
     document, before = expanded.document, len(problems)
-    own = _own(document, asked.path, expanded, problems)
+    own = _own(document, asked, expanded, problems, beside)
     if asked.scale is not None and "scale" in point.changes:
         text = f"must not be given with --scale {asked.scale}, which would have no effect."
         problems.append(
@@ -159,7 +188,8 @@ def _resolve(
         wider, corpus, data = with_domains(files.recipe, files.corpus, own.data, asked.added)
         own, files = replace(own, data=data), replace(files, recipe=wider, corpus=corpus)
     problems += _recipe_problems(document, point, own, files)
-    problems += _size_problems(document, asked.document, point, own, files)
+    problems += _size_problems(document, own, files)
+    beside += _run_problems(document, asked.document, point, own, files)
     if len(problems) > before:
         return None
     spec, recipe, scale, model = own.spec, files.recipe, files.scale, files.model
@@ -180,6 +210,7 @@ def _resolve(
         bases=expanded.bases,
         point=point,
         external=own.external,
+        document=document,
     )
 
 
@@ -198,18 +229,22 @@ class _Own:
     external: tuple[External, ...]
 
 
-def _own(document: Document, path: Path, expanded: Expanded, problems: list[str]) -> _Own:
+def _own(
+    document: Document, asked: _Asked, expanded: Expanded, problems: list[str], beside: list[str]
+) -> _Own:
     spec = checked(document, AblationSpec, problems)
     arms, arm_problems = arms_of.resolve(document, expanded.inherited)
     data, data_problems = arms_of.resolve_data(document, expanded.inherited)
     problems += [*arm_problems, *data_problems]
     if spec is not None:
-        problems += rules.ablation_problems(document, spec, path.stem)
+        problems += rules.baseline_problems(document, spec)
         problems += match_rules.match_problems(document, spec, arms, expanded.bases)
-        problems += rules.name_problems(document, spec, known_claims(), known_questions())
-        problems += published_problems(document, spec)
+        beside += rules.ablation_problems(document, spec, asked.path.stem)
+        known = known_claims(), known_questions(), known_ids()
+        beside += rules.name_problems(document, spec, *known)
+        beside += published_problems(document, spec, asked.scale or spec.scale)
     external, wrong = read_external(document, spec.report.external if spec else ())
-    problems += wrong
+    beside += wrong
     turned = spec.match.by if spec else {}
     solved = tuple(arm for arm, base in expanded.bases.items() if base in turned)
     return _Own(spec, arms, data, solved, external)
@@ -225,14 +260,26 @@ def _recipe_problems(document: Document, point: Point, own: _Own, files: Files) 
     yield from sharing_problems(document, point, own.arms, own.data, recipe)
     if corpus is not None:
         yield from data_rules.domain_problems(files.recipe_doc, recipe, corpus)
-        yield from external_problems(document, own.external, own.arms, corpus.domains)
-        yield from rules.reading_problems(document, own.arms, own.data, recipe, corpus, own.solved)
+        yield from data_rules.data_problems(document, own.arms, own.data, recipe, corpus)
 
 
-def _size_problems(
+def _run_problems(
     document: Document, file: Document, point: Point, own: _Own, files: Files
 ) -> Iterator[str]:
-    """Check model and scale, and arms and budgets against them; `file` is as it is written."""
+    """Check which runs there are: not twice the same, nor too short; `file` is as written."""
+    recipe, corpus, model, scale = files.recipe, files.corpus, files.model, files.scale
+    if recipe and corpus:
+        yield from external_problems(document, own.external, own.arms, corpus.domains)
+        yield from rules.same_problems(document, own.arms, own.data, recipe, corpus, own.solved)
+    if scale and files.scale_doc and model:
+        if BUDGET not in point.axes:  # else `budget_problems` says it
+            yield from rules.length_problems(files.scale_doc, scale, model)
+        if own.spec:
+            yield from budget_problems(file, point, own.spec, scale, model)
+
+
+def _size_problems(document: Document, own: _Own, files: Files) -> Iterator[str]:
+    """Check model and scale, and arms against them."""
     model, scale = files.model, files.scale
     if model and files.model_doc:
         yield from rules.model_problems(files.model_doc, model)
@@ -240,10 +287,6 @@ def _size_problems(
         yield from rules.shape_problems(document, own.arms, model, experts)
     if scale and files.scale_doc and model:
         yield from rules.scale_problems(files.scale_doc, scale, model)
-        if BUDGET not in point.axes:  # else `budget_problems` says it
-            yield from rules.length_problems(files.scale_doc, scale, model)
-        if own.spec:
-            yield from budget_problems(file, point, own.spec, scale, model)
     if scale:
         yield from rules.batch_problems(document, own.arms, scale)
 
@@ -256,6 +299,12 @@ def known_claims() -> dict[str, Claim]:
         SpecError: the file has problems.
     """
     return read(resources.folder("ablations") / "claims.yaml", ClaimsFile).claims
+
+
+@cache
+def known_ids() -> frozenset[str]:
+    """Return the ids of the shipped ablations."""
+    return frozenset(path.stem for path in list_ablations())
 
 
 @cache

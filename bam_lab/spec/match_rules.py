@@ -40,6 +40,9 @@ def match_problems(
     if match.across and "settings" not in document.data:
         text = "must not be given without settings: there is one baseline. Remove it."
         yield document.problem(("match", "across"), text)
+    if match.unmatched and not match.unmatched.strip():
+        text = "must say why arms may be ranked that are not matched, got blanks. Give the reason."
+        yield document.problem(("match", "unmatched"), text)
     named = [bases.get(arm, arm) for arm in spec.arms]
     for base, knobs in match.by.items():
         loc = ("match", "by", base)

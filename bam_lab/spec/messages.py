@@ -83,7 +83,8 @@ def describe(item: Any, loc: Loc, model: type[BaseModel]) -> str:
             few = kind == "too_short"
             wanted = context["min_length" if few else "max_length"]
             most, cure = ("least", "Add") if few else ("most", "Remove")
-            return f"must hold at {most} {wanted}, got {context['actual_length']}. {cure} some."
+            things = f"{wanted} {'item' if wanted == 1 else 'items'}"
+            return f"must hold at {most} {things}, got {context['actual_length']}. {cure} some."
         case "value_error" if isinstance(item["input"], dict):  # a rule between keys, in full
             return f"is wrong: {str(item['msg']).removeprefix('Value error, ')}."
         case "model_type" | "dict_type" | "model_attributes_type":

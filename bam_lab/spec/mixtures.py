@@ -122,7 +122,7 @@ class SparseUpcyclingMethod(Spec):
     start: Start = "seed_model"
     copy_noise_std: NonNegativeFloat = 0.0
     reinit_share: Share = 0.0
-    granularity: PositiveInt = 1
+    granularity: Annotated[int, Field(gt=0, le=256)] = 1
     copied_experts: PositiveInt | None = None
     shared_expert: bool = False
     balance_loss: BalanceLoss | None = BalanceLoss(form="tokens", weight=0.01)

@@ -31,8 +31,8 @@ def split(override: str) -> tuple[list[str], Any]:
         value = parse_value(text)
     except ValueError:
         raise SpecError(
-            f"--set {override}: the value must be plain YAML (no tags, no aliases), got "
-            f"{show(text)}. Quote it."
+            f"--set {override}: the value must be plain YAML (no tags, no aliases, no number "
+            f"beyond 2^64), got {show(text)}. Quote it."
         ) from None
     return keys, value
 

@@ -19,21 +19,28 @@ def known_published() -> frozenset[str]:
     return frozenset(path.stem for path in resources.folder("published").glob("*.yaml"))
 
 
-def published_problems(document: Document, spec: AblationSpec) -> Iterator[str]:
-    """Check every table that an ablation names, for its own scale and for others."""
-    yield from _named(document, spec, ("report", "published"), spec.report.published)
+def published_problems(document: Document, spec: AblationSpec, scale: str) -> Iterator[str]:
+    """Check every table that an ablation names, and the shape of those that stand at a scale.
+
+    At other scales `at:` may give it other arms.
+    """
+    report, here = spec.report, scale in spec.report.published_at
+    yield from _named(document, spec, ("report", "published"), report.published, not here)
     scales = {path.stem for path in (resources.folder("configs") / "scale").glob("*.yaml")}
-    for scale, names in spec.report.published_at.items():
-        loc = ("report", "published_at", scale)
-        if scale not in scales:
+    for name, tables in report.published_at.items():
+        loc = ("report", "published_at", name)
+        if name not in scales:
             yield document.problem(
-                loc, f"must be a file of configs/scale, got {scale!r}. {nearest(scale, scales)}"
+                loc, f"must be a file of configs/scale, got {name!r}. {nearest(name, scales)}"
             )
-        yield from _named(document, spec, loc, names)
+        if not tables:
+            text = "must name a table: without one `published` holds there too. Remove it."
+            yield document.problem(loc, text)
+        yield from _named(document, spec, loc, tables, name == scale)
 
 
 def _named(
-    document: Document, spec: AblationSpec, loc: Loc, names: tuple[str, ...]
+    document: Document, spec: AblationSpec, loc: Loc, names: tuple[str, ...], shaped: bool
 ) -> Iterator[str]:
     for index, name in enumerate(names):
         if name not in known_published():
@@ -44,7 +51,7 @@ def _named(
             )
         elif name in names[:index]:
             yield document.problem(loc, f"must name {name} once. Remove one of the two.")
-        elif (table := read_table(name)) is not None:
+        elif shaped and (table := read_table(name)) is not None:
             for text in misfits(spec, table):
                 yield document.problem(loc, f"must name tables of this ablation's shape: {text}")
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from bam_lab.spec.ablation import AblationSpec
 from bam_lab.spec.axes import Point, Scalar
+from bam_lab.spec.budgets import place_of
 from bam_lab.spec.corpus import CorpusSpec, held_out_only
 from bam_lab.spec.data import DataSpec
 from bam_lab.spec.external import External
+from bam_lab.spec.messages import Loc
 from bam_lab.spec.methods import DenseMethod, MethodSpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.spec.parts import domain_of
@@ -39,6 +41,7 @@ class ResolvedAblation:
         first: under `match.across`, the first setting, in all others.
         external: scores of checkpoints that are no arms.
         measured: seconds by model (`cost/match/measured.py`); None before they are.
+        document: the file, to say where something stands.
     """
 
     ablation: AblationSpec
@@ -61,6 +64,13 @@ class ResolvedAblation:
     first: "ResolvedAblation | None" = None
     external: tuple[External, ...] = ()
     measured: Mapping[str, float] | None = None
+    document: Document | None = field(default=None, compare=False, repr=False)
+
+    def problem(self, loc: Loc, text: str) -> str:
+        """Return one message line about `loc`, an arm's name as it is among `arms`."""
+        written = tuple(str(part).partition("@")[0] for part in loc)
+        where = self.document.where(written) if self.document else str(self.path)
+        return f"{where}: {'.'.join(map(str, loc))} {text}"
 
     @property
     def settings(self) -> tuple[tuple[str, "ResolvedAblation"], ...]:
@@ -170,7 +180,7 @@ def setting_problems(
     for child in children:
         if child is None:
             continue
-        loc = ("settings", child.point.name)
+        loc = place_of(child.point)
         if any(other.corpus != child.corpus for other in seen):
             yield document.problem(
                 loc,
@@ -186,4 +196,12 @@ def setting_problems(
 
 
 def _parts(child: ResolvedAblation) -> tuple[Any, ...]:
-    return child.recipe, child.scale, child.model, child.arms, child.data
+    """Return what makes a setting's runs what they are: of a phase's tokens its steps."""
+    scale, length = child.scale, child.model.max_seq_len
+    phases = {
+        name: size.model_copy(
+            update={"tokens": max(round(size.tokens / (size.batch_sequences * length)), 1)}
+        )
+        for name, size in scale.phases
+    }
+    return child.recipe, scale.corpus, phases, scale.optimizer, child.model, child.arms, child.data

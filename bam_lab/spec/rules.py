@@ -154,7 +154,7 @@ def arm_problems(
             yield document.problem(_inside(document, arm, keys), f"{text} (arm {arm!r})")
 
 
-def reading_problems(
+def same_problems(
     document: Document,
     arms: dict[str, MethodSpec],
     data: Mapping[str, DataSpec],
@@ -162,11 +162,10 @@ def reading_problems(
     corpus: CorpusSpec,
     solved: Collection[str] = (),
 ) -> Iterator[str]:
-    """Check what arms read, and that no two train the same way on the same text.
+    """Check that no two arms train the same way on the same text.
 
     What the match makes of the arms in `solved` shows later (`run/graph.py`).
     """
-    yield from data_rules.data_problems(document, arms, data, recipe, corpus)
     nothing = DataSpec()
     runs = {
         arm: (
@@ -220,7 +219,9 @@ def _inside(document: Document, arm: str, keys: tuple[str, ...]) -> tuple[str, .
 
 def _written(document: Document, arm: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return what the file says of an arm: in the arm itself, and in `common`."""
-    return (document.data.get("arms") or {}).get(arm, {}), document.data.get("common") or {}
+    common = document.data.get("common")
+    own = (document.data.get("arms") or {}).get(arm, {})
+    return own, common if isinstance(common, dict) else {}
 
 
 def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
@@ -229,16 +230,20 @@ def _place(document: Document, arm: str, key: str) -> tuple[str, ...]:
     return ("common", key) if key in common and key not in own else ("arms", arm, key)
 
 
+def baseline_problems(document: Document, spec: AblationSpec) -> Iterator[str]:
+    """Check that the baseline is an arm."""
+    if spec.baseline not in spec.arms:
+        yield document.problem(
+            ("baseline",),
+            f"must be an arm, got {spec.baseline!r}. {nearest(spec.baseline, spec.arms)}",
+        )
+
+
 def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iterator[str]:
     """Check the names inside one ablation."""
     if spec.id != stem:
         yield document.problem(
             ("id",), f"must be the file's name {stem!r}, got {spec.id!r}. Rename one of the two."
-        )
-    if spec.baseline not in spec.arms:
-        yield document.problem(
-            ("baseline",),
-            f"must be an arm, got {spec.baseline!r}. {nearest(spec.baseline, spec.arms)}",
         )
     for index, column in enumerate(spec.report.columns):
         if column not in COLUMNS:
@@ -246,16 +251,34 @@ def ablation_problems(document: Document, spec: AblationSpec, stem: str) -> Iter
             yield document.problem(
                 ("report", "columns", index), f"{text} {nearest(column, COLUMNS)}"
             )
-        elif column in spec.report.columns[:index]:
-            yield document.problem(
-                ("report", "columns", index), f"must stand once, got {column!r} again. Remove it."
-            )
+    for loc, names in (
+        (("report", "columns"), spec.report.columns),
+        (("claims",), spec.claims),
+        (("answers",), spec.answers),
+        (("aliases",), spec.aliases),
+    ):
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield document.problem(
+                    (*loc, index), f"must stand once, got {name!r} again. Remove it."
+                )
 
 
 def name_problems(
-    document: Document, spec: AblationSpec, claims: Collection[str], questions: Collection[str]
+    document: Document,
+    spec: AblationSpec,
+    claims: Collection[str],
+    questions: Collection[str],
+    ids: Collection[str],
 ) -> Iterator[str]:
-    """Check the claims and the questions that an ablation names."""
+    """Check the claims and the questions that an ablation names, and its own other names."""
+    for index, alias in enumerate(spec.aliases):
+        if alias in ids or alias == spec.id:
+            yield document.problem(
+                ("aliases", index),
+                f"must be no ablation's id, got {alias!r}: it would always mean that one. "
+                "Remove it.",
+            )
     for index, claim in enumerate(spec.claims):
         if claim not in claims:
             yield document.problem(

@@ -65,6 +65,83 @@ def test_missing_file_and_folder_without_specs(tmp_path):
     assert "must hold .yaml files" in done.err
 
 
+def test_all_that_is_not_there_is_told_at_once(tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = bam_lab("check", "bam-perplexty", "nowhere.yaml", "", str(tmp_path / "empty"))
+    assert done.code == 2
+    assert "bam-perplexty: must be an ablation's id, alias or path. Did you mean" in done.err
+    assert "nowhere.yaml: the file must be readable" in done.err
+    assert "an empty name: must be an ablation's id" in done.err
+    assert "must hold .yaml files" in done.err
+
+
+ALL_AT_ONCE = (
+    ("claims: [C1", "claims: [C999, C16, C1", "claims.0 must be an id of ablations/claims.yaml"),
+    ("", "", "claims.1 must be judged by this ablation: it needs an arm 'lory-16'"),
+    ("columns: [", "columns: [measure/nothing, ", "columns.0 must be heldout/*/perplexity or meas"),
+    (
+        "published: bam",
+        "published: lory-table-2 # bam",
+        "lory-table-2 has a row of none of the arms",
+    ),
+    (
+        "arms:\n",
+        "arms:\n  again: {method: btx}\n",
+        "must differ from arm 'again', got the same run",
+    ),
+    (
+        "match: {on: flops, phase: mixture}",
+        "match: {on: params-total, by: {kv-sharing: num_experts}}",
+        "got 1.0658 of it with num_experts 4, the nearest",
+    ),
+    (
+        "recipe: bam\n",
+        "recipe: bam\nat: {nano: {scale.phases.mixture.tokens: 0.1x}}\n",
+        "must give 200 optimizer steps or more, got 100",
+    ),
+)
+
+
+def test_all_inconsistencies_of_one_file_are_told_at_once(tmp_path):
+    path = tmp_path / "bam-perplexity.yaml"
+    text = Path("ablations/bam/bam-perplexity.yaml").read_text()
+    for old, new, _ in ALL_AT_ONCE:
+        assert old in text
+        text = text.replace(old, new, 1) if old else text
+    path.write_text(text)
+    told = "\n".join(problems_of(path))
+    for _, _, message in ALL_AT_ONCE:
+        assert message in told
+    lines = [line for line in told.split("\n") if "(at --scale" not in line]
+    assert all("bam-perplexity.yaml:" in line for line in lines)  # each with its line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("recipe: bam\n", "recipe: bam\nat: {bam-2b: {common.z_los: 1}}\n", "common.z_los must be"),
+        ("bam-2b: bam-table-2", "bam-2b: lory-table-2", "report.published_at.bam-2b must name tab"),
+        ("bam-2b: bam-table-2", "bam-2b: []", "published_at.bam-2b must name a table: without one"),
+    ],
+)
+def test_what_is_said_of_another_scale_is_checked_too(tmp_path, old, new, message):
+    path = tmp_path / "bam-perplexity.yaml"
+    text = Path("ablations/bam/bam-perplexity.yaml").read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    assert any(message in line for line in problems_of(path))
+
+
+def test_what_only_the_stages_show_is_found(tmp_path):
+    """Two arms that a match has made the same run, though each says it otherwise."""
+    path = tmp_path / "bam-perplexity.yaml"
+    text = Path("ablations/bam/bam-perplexity.yaml").read_text()
+    text = text.replace("arms:\n", "arms:\n  again: {method: btx}\n")
+    path.write_text(text.replace("phase: mixture}", "phase: mixture, by: {again: batch}}"))
+    (problem,) = problems_of(path)
+    assert "bam-perplexity.yaml" in problem and "got the same run twice" in problem
+
+
 def test_an_ablation_is_checked_with_its_match(tmp_path):
     text = Path(GOOD).read_text().replace("top_k: 2", "top_k: 9")
     path = tmp_path / "bam-attention-routing.yaml"

@@ -10,6 +10,17 @@ from bam_lab.errors import InputError
 from tests.cli.command import bam_lab
 
 
+def test_names_are_found_whatever_their_case():
+    assert "Did you mean `A7`?" in bam_lab("list", "--question", "a7").err
+    assert "Did you mean `bam`?" in bam_lab("list", "--paper", "BAM").err
+
+
+def test_what_nothing_is_at_once_is_said(tmp_path):
+    asked = ("list", "--question", "A7", "--claim", "C16", "--store", str(tmp_path))
+    assert "No ablation is all that is asked for at once." in bam_lab(*asked).out
+    assert bam_lab(*asked, "--json").out.strip() == "[]"
+
+
 @pytest.fixture
 def paths(tmp_path: Path) -> list[Path]:
     """Return small files in the folders of two papers, one of them no YAML."""

@@ -1,9 +1,13 @@
 """`bam-lab new`: a question of the user's own, begun from one that exists."""
 
+import errno
+import io
 import json
 
 import pytest
 
+from bam_lab.cli import new
+from bam_lab.errors import InputError
 from bam_lab.spec.load import load_ablation
 from bam_lab.spec.reader import load
 from tests.cli.command import bam_lab
@@ -40,6 +44,36 @@ def test_the_commands_that_it_names_work_from_the_same_folder(tmp_path, monkeypa
     assert "  bam-lab check mine.yaml" in done.out
     assert bam_lab("check", "mine.yaml").code == 0
     assert bam_lab("plan", "mine.yaml", "--store", str(tmp_path / "store")).code == 0
+
+
+@pytest.mark.parametrize("name", ["123", "true", "null", "1e3", "0x10", "2024-01-01"])
+def test_a_name_that_yaml_takes_for_a_number_is_quoted(tmp_path, name):
+    done = bam_lab("new", name, "--like", "bam-perplexity", "--to", str(tmp_path))
+    assert done.code == 0, done.err
+    assert load_ablation(str(tmp_path / f"{name}.yaml")).ablation.id == name
+
+
+def test_a_place_that_cannot_be_written_is_told_with_its_option(tmp_path):
+    (tmp_path / "file").touch()
+    for to in (tmp_path / "file", tmp_path / "file" / "below", "/proc/x"):
+        done = bam_lab("new", "mine", "--like", "bam-perplexity", "--to", str(to))
+        assert done.code == 2 and f"{to} cannot be written" in done.err
+        assert "Choose another folder with --to." in done.err
+
+
+def test_a_disk_that_is_full_leaves_no_half_of_a_file(tmp_path, monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opened(self, *arguments, **keywords):
+        self.touch()
+        return Full()
+
+    monkeypatch.setattr(new.Path, "open", opened)
+    with pytest.raises(InputError, match="the disk is full"):
+        new._write(tmp_path / "mine.yaml", "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_overwritten(tmp_path):

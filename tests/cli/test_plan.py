@@ -115,3 +115,28 @@ def test_durations_and_sizes():
     assert size(850e6) == "850 MB"
     assert size(4.2e9) == "4.2 GB"
     assert size(29.3e12) == "29.3 TB"
+
+
+def test_brackets_in_a_title_are_text(tmp_path):
+    bam_lab("new", "mine", "--like", "bam-perplexity", "--to", str(tmp_path))
+    path = tmp_path / "mine.yaml"
+    text = path.read_text()
+    title = next(line for line in text.splitlines() if line.startswith("title:"))
+    path.write_text(text.replace(title, "title: '[/bold] what of [red]it'"))
+    done = bam_lab("plan", str(path), "--set", "report.columns=[heldout/*/perplexity]")
+    assert done.code == 0, done.err
+    assert "mine: [/bold] what of [red]it" in done.out
+    assert "changed: --set report.columns=[heldout/*/perplexity] (these" in done.out
+
+
+@pytest.mark.parametrize(
+    "value", ["model.dim=4611686018427387904", "scale.phases.mixture.tokens=2x"]
+)
+def test_large_sizes_are_planned(value):
+    assert plan("bam-perplexity", "--replicates", "1", "--set", value)["id"] == "bam-perplexity"
+
+
+def test_sizes_beyond_all_numbers_are_refused():
+    for value in ("0x" + "f" * 5000, "1" + "0" * 400):
+        done = bam_lab("plan", "bam-perplexity", "--set", f"scale.phases.mixture.tokens={value}")
+        assert done.code == 2 and "no number beyond 2^64" in done.err

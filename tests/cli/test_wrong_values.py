@@ -11,7 +11,7 @@ from bam_lab.errors import SpecError
 from bam_lab.spec.load import load_ablation
 from bam_lab.spec.reader import load
 
-WRONG = (None, "x", [1], {"a": 1}, -1)
+WRONG = (None, "x", [1], {"a": 1}, -1, 2**62, 1e308, "9x")
 FILES = {
     "ablation": "ablations/bam/bam-attention-routing.yaml",
     "recipe": "configs/recipe/bam.yaml",

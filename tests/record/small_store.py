@@ -57,5 +57,6 @@ def small_store(root: Path, numerics: dict = NUMERICS) -> tuple[Store, dict[str,
     add("evaluate", {"splits": ["test"]}, {"model": mixture, "tokenizer": tokenizer}, scores)
     add("expert", {"steps": 9}, {}, {}, done=False)
     (store.root / "ablations" / ABLATION).mkdir(exist_ok=True)
-    write_json(store.root / "ablations" / ABLATION / "index.json", {"stages": rows})
+    named = {"ablation": {"id": "small"}, "scale_name": "nano", "overrides": []}
+    write_json(store.root / "ablations" / ABLATION / "index.json", {**named, "stages": rows})
     return store, made

@@ -64,6 +64,17 @@ def test_bad_exports_say_what_to_do(tmp_path: Path) -> None:
         export(store, ABLATION, tmp_path / "there.zip")
     with pytest.raises(InputError, match=r"must be a folder, got none"):
         export(store, ABLATION, tmp_path / "none" / "x.zip")
+    (tmp_path / "loose.zip").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"loose\.zip must not be there yet"):
+        export(store, ABLATION, tmp_path / "loose.zip")
+    with pytest.raises(InputError, match=r"a file is where a folder should be.*with --to"):
+        export(store, ABLATION, tmp_path / "there.zip" / "x.zip")
+    index = store.ablation(ABLATION) / "index.json"
+    whole = index.read_text()
+    index.write_text('{"stages": [{"key": 5}]}')
+    with pytest.raises(InputError, match=r"index\.json is damaged \(TypeError"):
+        export(store, ABLATION, tmp_path / "x.zip")
+    index.write_text(whole)
     (store.stage(made["mixture"]) / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"is damaged .*manifest.json is missing"):
         export(store, ABLATION, tmp_path / "x.zip")

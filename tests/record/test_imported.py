@@ -147,6 +147,28 @@ def _no_index(files, contents):
     files[f"ablations/{ABLATION}/index.json"] = b"[]"
 
 
+def _no_names(files, contents):
+    files[f"ablations/{ABLATION}/index.json"] = b'{"stages": []}'
+
+
+def _deep_index(files, contents):
+    files[f"ablations/{ABLATION}/index.json"] = b"[" * 100_000
+
+
+def _deep_spec(files, contents):
+    files[next(name for name in files if name.endswith("spec.json"))] = b"[" * 100_000
+
+
+def _renamed(to):
+    """Return a change that gives the ablation another name, in all places."""
+
+    def change(files, contents):
+        contents["ablation"] = to
+        files[f"ablations/{to}/index.json"] = files.pop(f"ablations/{ABLATION}/index.json")
+
+    return change
+
+
 def _cut_manifest(files, contents):
     name = next(name for name in files if name.endswith("manifest.json"))
     files[name] = b"{"
@@ -165,6 +187,13 @@ def _cut_manifest(files, contents):
         (_revise, True, r"must have revision 1 of mixture, got 0: another version of bam-lab"),
         (_other_numerics, True, r"numerics of the whole file, got bf16-mixed on cpu"),
         (_no_index, True, r"index\.json must list the stages"),
+        (_no_names, True, r"index\.json must list the stages"),
+        (_deep_index, True, r"index\.json must list the stages"),
+        (_deep_spec, True, r"is damaged \(RecursionError"),
+        (_renamed("../../evil"), True, r"must name an ablation of a store, got '\.\./\.\./evil'"),
+        (_renamed(".."), True, r"must name an ablation of a store, got '\.\.'"),
+        (_renamed("a/b"), True, r"must name an ablation of a store, got 'a/b'"),
+        (_renamed(""), True, r"must name an ablation of a store, got ''"),
         (_cut_manifest, True, r"is damaged \(JSONDecodeError"),
     ],
 )

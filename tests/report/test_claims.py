@@ -167,6 +167,15 @@ def test_the_shipped_claims_of_the_attention_table(evidence_of):
     assert found == {"C1": "holds", "C2a": "holds", "C2b": "no difference", "C2c": "holds"}
 
 
+def test_claims_of_an_ablations_own_are_judged_after_the_published(evidence_of):
+    evidence = evidence_of(replicates=5, sd=0.0005)
+    own = {"soft-wins": {"text": "So.", "tests": [better()]}}
+    told = evidence.model_copy(update={"ablation": evidence.ablation | {"own_claims": own}})
+    judged = judge(told, declared_claims(told))
+    assert [j.id for j in judged][-1] == "soft-wins" and len(judged) == 5
+    assert judged[-1].verdict == "holds" and judged[-1].claim.source.paper == ""
+
+
 def test_a_domain_held_out_as_a_whole_is_shown_and_never_judged(evidence_of):
     gain = {"general": -0.02, "code": -0.02, "law": -0.02, "math": -0.02, "web": 5.0}
     evidence = evidence_of(replicates=5, effects={"soft": gain}, sd=0.0005, alone=("web",))

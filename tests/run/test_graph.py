@@ -113,7 +113,7 @@ def test_naming_the_recipes_experts_is_the_same_run(resolved: ResolvedAblation) 
     assert by_label(build_graph(other, 1, "d")) == by_label(build_graph(resolved, 1, "d"))
     twins = replace(resolved, arms={**resolved.arms, "again": named})
     with pytest.raises(
-        SpecError, match=r"ablation\.yaml: arms\.again must differ from arms\.soft.*same run"
+        SpecError, match=r"ablation\.yaml:\d+:1: arms\.again must differ from arms\.soft.*same run"
     ):
         build_graph(twins, 1, "digest")
 

@@ -38,7 +38,8 @@ def moved(whole: Graph, there: Store, here: Store, leave: tuple[str, ...] = ()) 
     ]
     folder = there.root / "ablations" / "fake"
     folder.mkdir(parents=True)
-    write_json(folder / "index.json", {"stages": rows})
+    named = {"ablation": {"id": "fake"}, "scale_name": "nano", "overrides": []}
+    write_json(folder / "index.json", {**named, "stages": rows})
     write_json(there.root / "numerics.json", {"precision": "float32", "device": "cpu"})
     import_results(here, export(there, "fake", there.root / "small.zip").path)
 

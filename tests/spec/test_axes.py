@@ -252,6 +252,31 @@ def test_what_every_point_overwrites_has_no_effect(tmp_path: Path) -> None:
     assert "arms.btx.z_loss must have an effect: an axis sets it in every arm" in wrong
 
 
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        (
+            "{case: {a: {z_loss: 0.1}, b: {ffn_router.top_k: 2, ffn_router: {select: all}}}}",
+            "over.case.b.ffn_router.top_k must have an effect, but ffn_router is written over it",
+        ),
+        (
+            f"{{z_loss: [{', '.join(str(n) for n in range(20))}], balance_loss.weight: "
+            f"[{', '.join(str(n) for n in range(1, 21))}]}}",
+            "over must give at most 256 combinations, got 400. Take values out.",
+        ),
+    ],
+)
+def test_what_an_axis_of_an_arm_refuses(tmp_path: Path, over: str, message: str) -> None:
+    text = f"arms:\n{DENSE}  btx: {{method: btx, over: {over}}}\n"
+    assert message in problems(tmp_path, text)
+
+
+def test_a_name_twice_is_told_once(tmp_path: Path) -> None:
+    told = problems(tmp_path, f"arms:\n{DENSE}  btx: {{method: btx, over: {{z_loss: [1, 1]}}}}\n")
+    assert "must give every combination its own name, got '1' twice" in told
+    assert "must not name an arm" not in told
+
+
 def test_an_expanded_name_must_be_free(tmp_path: Path) -> None:
     lory = "  lory: {method: lory, first_segment: uniform, over: {segment_len: [16, 32]}}\n"
     lory += "  lory-16: {method: btx}\n"
@@ -265,6 +290,7 @@ def test_an_expanded_name_must_be_free(tmp_path: Path) -> None:
     [
         ("3", "settings must be a mapping, got 3"),
         ("{one: {}}", "settings must hold two settings or more, got one"),
+        ("{}", "settings must hold two settings or more, got none"),
         ("{a: {}, b: {}}", "settings.b must differ from setting 'a', got the same runs"),
         ("{a: {}, B: {model.block: serial}}", "settings.B must have a name of lower-case letters"),
         ("{a: {}, b: serial}", "settings.b must be a mapping from dotted paths to values"),
@@ -278,6 +304,27 @@ def test_an_expanded_name_must_be_free(tmp_path: Path) -> None:
         (
             "{a: {}, b: {scale: nano-eight, recipe: eight-domains}}",
             "settings.b must read the corpus of the other settings",
+        ),
+        (
+            "{a: {}, b: {model.block: serial, arms.btx.method.x: 1}}",
+            "mine.yaml:17:44 (setting b): the path must go through mappings",
+        ),
+        ("{a: {}, b: {scale.trial: true}}", "settings.b must differ from setting 'a', got the sam"),
+        (
+            "{a: {}, b: {scale.checkpoint_every: 7, scale.evaluation.tokens_per_domain: 9000}}",
+            "settings.b must differ from setting 'a', got the same runs",
+        ),
+        (
+            "{a: {}, b: {scale.phases.mixture.tokens: 4096001}}",  # as many steps
+            "settings.b must differ from setting 'a', got the same runs",
+        ),
+        (
+            "{a: {}, b: {common.ffn_router.top_k: 2, common.ffn_router: {select: all}}}",
+            "settings.b.common.ffn_router.top_k must have an effect, but common.ffn_router is wri",
+        ),
+        (
+            f"{{a: {{}}, b: {{scale.phases.mixture.tokens: {'9' * 400}x}}}}",
+            "(setting b): phases.mixture.tokens must be an integer, got '9999",
         ),
         (
             "{a: {}, over: {model.block: [serial, parallel]}}",

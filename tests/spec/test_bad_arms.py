@@ -70,6 +70,11 @@ def problems(**settings: object) -> str:
         ),
         ({"method": "smear", "num_experts": 10**9}, "num_experts must be <= 4096"),
         (
+            {"method": "sparse_upcycling", "num_experts": 4, "layers": "all", "ffn_router": TOP_2}
+            | {"granularity": 10**12},
+            "granularity must be <= 256",
+        ),
+        (
             TO_SPARSE | {"sparse_share": 1e-6},
             "arms.arm.sparse_share must leave each part more steps than warmup_steps",
         ),
@@ -115,3 +120,9 @@ def test_a_bad_name_of_an_arm_is_told_by_it() -> None:
 )
 def test_counts_that_no_machine_could_list(settings: dict[str, object], message: str) -> None:
     assert message in problems(**settings)
+
+
+def test_what_is_common_must_be_a_mapping() -> None:
+    hashed = {"method": "btx", "balance_loss": None, "ffn_router": {"select": "hash"}}
+    hashed["ffn_router"] |= {"kind": "random", "table_seed": 1}  # type: ignore[operator]
+    assert "common must be a mapping, got 5" in problems(arms={"arm": hashed}, common=5)

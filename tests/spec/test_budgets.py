@@ -73,6 +73,9 @@ def test_beside_settings_each_has_every_budget():
         ((LONG, "budgets=[1, yes]"), "budgets.1 must be a number, got 'yes'"),
         ((LONG, "budgets=2"), "budgets must be a list, got 2"),
         ((LONG, "budgets=[1, .inf]"), "budgets.1 must be a finite number, got inf"),
+        ((LONG, "budgets=[1, 1e300]"), "budgets.1 must be at most 1,000,000, got 1e+300"),
+        ((LONG, "budgets=[1, 1.0000001]"), "budgets.1 must differ from 1x in six digits, got 1.00"),
+        ((LONG, "budgets=[1, 1.0001]"), "budgets.1 must differ from setting '1x', got the same"),
         ((LONG, "budgets=[0.4, 1]", "scale.trial=false"), "phase 200 steps or more, got 160"),
         (
             (LONG, BUDGETS, "scale.phases.mixture.warmup_steps=170"),

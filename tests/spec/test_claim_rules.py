@@ -46,18 +46,23 @@ def told(folder: Path, *tests: dict[str, object], text: str = TEXT, roles: objec
         tests=tuples(list(tests)),
     )
     path.write_text(text)
-    return "\n".join(claim_problems(load(path), subject(resolved), {"X": claim}))
+    return "\n".join(claim_problems(load(path), subject(resolved), {"X": claim}, {}))
 
 
 def subject(resolved: ResolvedAblation) -> Subject:
     """Return what claims may be about, from the ablation as it is resolved."""
     children = [child for _, child in resolved.settings]
+    shared = {axis for child in children for axis in child.point.axes}
+    lines = {arm.partition("@")[0]: frozenset(shared) for arm in resolved.arms}
+    for arm, base in resolved.bases.items():
+        lines[base] = lines.get(base, frozenset()) | frozenset(resolved.axes[arm])
     return Subject(
         arms=frozenset(arm.partition("@")[0] for arm in resolved.arms),
         bases=frozenset(resolved.bases.values()),
         settings=tuple(child.setting for child in children if child.setting),
         axes=frozenset(axis for axes in resolved.axes.values() for axis in axes),
         domains=tuple(resolved.domains),
+        lines=lines,
     )
 
 
@@ -88,6 +93,10 @@ def test_a_claim_that_fits_is_no_problem(tmp_path: Path) -> None:
         ({**MONOTONE, "axis": "segment_length"}, "it needs an axis 'segment_length'. Did you mean"),
         ({**MONOTONE, "axis": "setting"}, "it needs an axis 'setting'"),
         ({"test": "order", "arms": ["lory-16", "lory-61", "dense"]}, "an arm 'lory-61'"),
+        ({**MONOTONE, "arm": "dense"}, "it needs an axis 'segment_len' of dense. There is one of "),
+        ({**MONOTONE, "arm": "lory-16"}, "it needs an axis 'segment_len' of lory-16. There is one"),
+        (better(**{"in": "at least 3 of 5"}), "it is said of 5 domains, there are 4."),
+        (better(setting="at least 2 of 3"), "it is said of 3 settings, there are 1."),
     ],
 )
 def test_a_claim_about_what_is_not_there(
@@ -98,6 +107,15 @@ def test_a_claim_about_what_is_not_there(
 
 def test_a_role_that_no_arm_fills_lists_who_could(tmp_path: Path) -> None:
     assert "it needs one of btx, soft" in told(tmp_path, better("a"), roles={"a": ["btx", "soft"]})
+
+
+def test_two_roles_that_one_arm_fills_are_no_comparison(tmp_path: Path) -> None:
+    roles = {"a": ["btx", "lory-32"], "b": ["lory-32"]}
+    message = "it compares arm 'lory-32' with itself, which fills two of its roles."
+    assert message in told(tmp_path, better("a", "b"), roles=roles)
+    gaps = {"gap": ["a", "dense"], "than": ["b", "dense"]}
+    told_of = told(tmp_path, {"test": "interaction", **gaps}, roles=roles)
+    assert "it compares arm 'lory-32 against dense' with itself" in told_of
 
 
 def test_one_test_that_fits_is_enough(tmp_path: Path) -> None:
@@ -145,3 +163,25 @@ def test_a_claim_is_told_beside_all_else_that_is_wrong(tmp_path: Path) -> None:
         load_ablation(str(path))
     assert "claims.0 must be judged by this ablation: it needs" in str(error.value)
     assert "first_segment must be 'own_mean', 'bos' or 'uniform', got 'unifrom'" in str(error.value)
+
+
+OWN = """\
+own_claims:
+  wider-is-better:
+    text: Longer segments are better in law.
+    tests: [{test: better, arm: lory-32, than: ARM, in: law}]
+"""
+
+
+def test_a_file_may_make_claims_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT.replace("[X]", "[]") + OWN.replace("ARM", "lory-16"))
+    claim = load_ablation(str(path)).ablation.own_claims["wider-is-better"]
+    assert claim.printed.supports == "none printed" and not claim.source.paper
+    path.write_text(TEXT.replace("[X]", "[]") + OWN.replace("ARM", "lory-64"))
+    with pytest.raises(SpecError, match=r"own_claims\.wider-is-better must be judged.*lory-64"):
+        load_ablation(str(path))
+    both = "}, {test: better, arm: lory-64, than: dense}]"  # no other file has the second
+    path.write_text(TEXT.replace("[X]", "[]") + OWN.replace("ARM", "lory-16").replace("}]", both))
+    with pytest.raises(SpecError, match=r"own_claims\.wider-is-better must be judged.*lory-64"):
+        load_ablation(str(path))

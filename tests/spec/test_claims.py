@@ -76,6 +76,13 @@ def test_every_kind_of_test_is_read(tmp_path, test):
          "`reaches` is about perplexity, got bits_per_byte"),
         ("{test: at_home, arm: a, in: every}", "`in` has no effect, the domains are the experts'"),
         ("{test: worse, arm: a, than: b}", "must have a test of"),
+        ("{test: better, arm: a, than: b, in: at least 5 of 4}", "`at least 5 of 4` cannot be"),
+        ("{test: better, arm: a, than: b, in: at most 4 of 4}", "`at most 4 of 4` cannot fail"),
+        ("{test: better, arm: a, than: b, setting: at least 3 of 2}", "of 2` cannot be"),
+        ("{test: better, arm: a, than: a}", "a is compared with itself; name another arm"),
+        ("{test: order, arms: [a, b, a]}", "a is compared with itself"),
+        ("{test: interaction, gap: [a, b], than: [a, b]}", "a against b is compared with itself"),
+        ("{test: cost, arm: a, than: a, measure: kv_bytes, ratio: less}", "compared with itself"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(tmp_path, test, message):
@@ -88,6 +95,26 @@ def test_a_role_that_no_test_names_is_refused(tmp_path):
     assert claims(tmp_path, test, "    roles: {a: [soft]}\n").roles == {"a": ("soft",)}
     with pytest.raises(SpecError, match="no test names the role c"):
         claims(tmp_path, test, "    roles: {c: [soft]}\n")
+
+
+def test_a_role_that_no_arm_fills_is_refused(tmp_path):
+    with pytest.raises(SpecError, match=r"roles\.a must hold at least 1 item, got 0"):
+        claims(tmp_path, "{test: better, arm: a, than: b}", "    roles: {a: []}\n")
+
+
+def test_a_published_claim_says_where_and_what_was_printed(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text(
+        "schema: 1\nclaims:\n  X:\n    text: So.\n    tests: [{test: better, arm: a, than: b}]\n"
+    )
+    with pytest.raises(SpecError, match="claim X must have printed and source"):
+        read(path, ClaimsFile)
+
+
+def test_a_wrong_test_is_not_told_again_as_a_missing_one(tmp_path):
+    with pytest.raises(SpecError) as error:
+        claims(tmp_path, "{test: better, arm: a}")
+    assert len(error.value.problems) == 1
 
 
 def test_what_is_not_measured_yet_is_known_by_name():

@@ -67,7 +67,24 @@ def test_all_problems_at_once_with_line_column_and_nearest_key(tmp_path: Path) -
         (GOOD.replace("parallel", "diagonal"), "block must be 'parallel' or 'serial', got 'diag"),
         (GOOD + "? [a, b]\n: 1\n", "must be a plain key"),
         ("a: " + "[" * 100 + "]" * 100, "must be at most 40 levels deep"),
-        ("a: " + "[" * 5000 + "]" * 5000, "the file must be valid YAML"),
+        ("a: " + "[" * 5000 + "]" * 5000, "FILE: the file must be at most 40 levels deep"),
+        (
+            GOOD.encode() + b"# a\nname: caf\xe9\n",
+            "FILE:13: the file must be UTF-8 text, got the byte 0xe9",
+        ),
+        (GOOD + "name: a\x07b\n", "FILE:12: the file must be valid YAML, got the character"),
+        (GOOD + 'name: "\\UFFFFFFFF"\n', "FILE: the file must be valid YAML, got an escape"),
+        (
+            GOOD + 'name: "\\ud800"\n',
+            "FILE:12:1: name must be plain text, got the character '\\ud800",
+        ),
+        (
+            GOOD + 'name: "\\e[31m"\n',
+            "FILE:12:1: name must be plain text, got the character '\\x1b",
+        ),
+        (GOOD.replace("dim: 32", "dim: 18446744073709551617", 1), "dim must be at most 2^64"),
+        (GOOD.replace("dim: 32", f"dim: 0x{'f' * 5000}", 1), "dim must be at most 2^64"),
+        (GOOD.replace("schema: 1", "schema: 1.0"), "schema must be 1, got 1.0"),
         ("x" * 1_000_001, "the file must be under 1 MB"),
     ],
 )

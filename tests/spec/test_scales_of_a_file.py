@@ -78,6 +78,31 @@ def test_an_unknown_scale_and_an_unknown_key_are_told_with_their_place(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("scale: nano", "at.lory-0.3b.scale must change what suits a scale, not which one it is"),
+        ("at.nano.title: a", "at.lory-0.3b.at.nano.title must change what suits a scale"),
+        (
+            "common: {}",
+            "at.lory-0.3b.common.segment_len must have an effect, but common is written",
+        ),
+    ],
+)
+def test_what_has_no_effect_under_at_is_refused(tmp_path: Path, change: str, message: str) -> None:
+    path = written(tmp_path, TEXT.replace(": 256,", f": 256, {change},"))
+    with pytest.raises(SpecError) as error:
+        load_ablation(path)
+    assert message in str(error.value)
+
+
+def test_a_scale_that_there_is_not_is_told_as_the_option(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"^--scale nanoo: scale must name a file of configs/scale"):
+        load_ablation(written(tmp_path, TEXT), scale="nanoo")
+    with pytest.raises(SpecError, match=r"--scale \.\./scale/nano: scale must name a file"):
+        load_ablation(written(tmp_path, TEXT), scale="../scale/nano")
+
+
+@pytest.mark.parametrize(
     ("override", "tokens"),
     [("0.5x", 4_864_000), ("2x", 19_456_000), ("1.000x", 9_728_000), ("9728000", 9_728_000)],
 )

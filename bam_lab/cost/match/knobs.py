@@ -131,10 +131,8 @@ def turned(resolved: ResolvedAblation) -> ResolvedAblation:
             problems.append(_nearest(resolved, arm, knobs, found))
         arms[arm] = found.method
         if not guessed and (same := _same(resolved, arms, arm)):
-            problems.append(
-                f"{resolved.path}: arms.{arm} must differ from arms.{same}, got the same run once "
-                "the match has turned its knobs. Take one out."
-            )
+            text = f"must differ from arms.{same}, got the same run once the match has turned its"
+            problems.append(resolved.problem(("arms", arm), f"{text} knobs. Take one out."))
     if problems:
         raise SpecError(problems)
     return replace(resolved, arms=arms)
@@ -265,9 +263,9 @@ def _total(resolved: ResolvedAblation, method: MethodSpec) -> int:
 
 
 def _nothing(resolved: ResolvedAblation, arm: str, knobs: Sequence[Size]) -> str:
-    return (
-        f"{resolved.path}: match.by.{resolved.bases.get(arm, arm)} must have a solution, but no "
-        f"{' and '.join(knobs)} fits arm {arm}. Take other knobs."
+    return resolved.problem(
+        ("match", "by", resolved.bases.get(arm, arm)),
+        f"must have a solution, but no {' and '.join(knobs)} fits arm {arm}. Take other knobs.",
     )
 
 
@@ -276,9 +274,9 @@ def _nearest(resolved: ResolvedAblation, arm: str, knobs: Sequence[Size], found:
     experts = resolved.recipe.mixture.experts
     values = (f"{knob} {value_of(found.method, knob, resolved.model, experts)}" for knob in knobs)
     got, thing = printed(resolved, found.ratio), resolved.ablation.match.on
-    return (
-        f"{resolved.path}: match.by.{resolved.bases.get(arm, arm)} must bring arm {arm} within "
-        f"{TOLERANCE:.1%} of the baseline's {thing}, got {got:.4f} of it with "
-        f"{' and '.join(values)}, the nearest. Take other knobs, or say in match.unmatched why the "
-        "nearest will do."
+    return resolved.problem(
+        ("match", "by", resolved.bases.get(arm, arm)),
+        f"must bring arm {arm} within {TOLERANCE:.1%} of the baseline's {thing}, got {got:.4f} of "
+        f"it with {' and '.join(values)}, the nearest. Take other knobs, or say in match.unmatched "
+        "why the nearest will do.",
     )

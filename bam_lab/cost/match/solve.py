@@ -53,10 +53,8 @@ def solve(resolved: ResolvedAblation) -> dict[str, ArmBudget]:
     # Where it hangs on a measurement, another machine may need what this one does not.
     told = match.unmatched and match.on not in MEASURED
     if told and not problems and all(budget.matched for budget in budgets.values()):
-        problems.append(
-            f"{resolved.path}: match.unmatched must not be given where every arm is matched: it "
-            "would have no effect. Remove it."
-        )
+        text = "must not be given where every arm is matched: it would have no effect. Remove it."
+        problems.append(resolved.problem(("match", "unmatched"), text))
     if problems:
         raise SpecError(problems)
     return budgets
@@ -67,10 +65,8 @@ def _solve_setting(resolved: ResolvedAblation, problems: list[str]) -> dict[str,
     goal_of = resolved.first or resolved
     baseline = goal_of.arms[goal_of.ablation.baseline]
     if not is_trained(baseline):
-        problems.append(
-            f"{resolved.path}: baseline must be an arm with a mixture phase, got "
-            f"{baseline.method}. Name a trained arm."
-        )
+        text = f"must be an arm with a mixture phase, got {baseline.method}. Name a trained arm."
+        problems.append(resolved.problem(("baseline",), text))
         return {}
     size = goal_of.scale.phases.mixture
     target = by_steps(goal_of, baseline, steps_of(size, goal_of.model), size.batch_sequences)
@@ -121,22 +117,25 @@ def _problem(resolved: ResolvedAblation, arm: str, parts: Sequence[PhaseBudget])
     fewest = min((part.steps for part in parts), default=warmup + 1)
     together = sum(part.steps for part in parts)
     if fewest < 1 <= together or (len(parts) > 1 and fewest <= warmup < together):
-        return (
-            f"{resolved.path}: arms.{arm}.sparse_share must leave each part more steps than "
-            f"warmup_steps {warmup}, got {' and '.join(str(part.steps) for part in parts)}. Change "
-            "the share or raise the mixture phase's tokens."
+        return resolved.problem(
+            ("arms", arm, "sparse_share"),
+            f"must leave each part more steps than warmup_steps {warmup}, got "
+            f"{' and '.join(str(part.steps) for part in parts)}. Change the share or raise the "
+            "mixture phase's tokens.",
         )
     if fewest < 1:
-        return (
-            f"{resolved.path}: match.phase must leave arm {arm} a mixture phase, but its "
-            "branches cost the baseline's whole budget. Use phase: mixture or more tokens."
+        return resolved.problem(
+            ("match", "phase"),
+            f"must leave arm {arm} a mixture phase, but its branches cost the baseline's whole "
+            "budget. Use phase: mixture or more tokens.",
         )
     decay = phase_of(resolved, resolved.arms[arm]).decay_steps(fewest)
     if fewest <= warmup + (decay or 0):
         rest = f" and the {decay} of its decay" if decay else ""
-        return (
-            f"{resolved.path}: arms.{arm} must train longer than warmup_steps {warmup}{rest}, the "
-            f"match leaves it {fewest} steps. Raise the mixture phase's tokens."
+        return resolved.problem(
+            ("arms", arm),
+            f"must train longer than warmup_steps {warmup}{rest}, the match leaves it {fewest} "
+            "steps. Raise the mixture phase's tokens.",
         )
     return ""
 
@@ -147,16 +146,16 @@ def _batch_problems(resolved: ResolvedAblation, arm: str, budget: ArmBudget) -> 
         return []
     match, batch = resolved.ablation.match, budget.batch_sequences
     found = [
-        f"{resolved.path}: arms.{arm}.{'.'.join(keys)} {text}"
+        resolved.problem(("arms", arm, *keys), text)
         for keys, text in batch_problems(resolved.arms[arm], batch)
     ]
     if not budget.matched and not match.unmatched:
-        found.append(
-            f"{resolved.path}: match.by.{resolved.bases.get(arm, arm)} must bring arm {arm} within "
-            f"{TOLERANCE:.1%} of the baseline's FLOPs, got {budget.match_ratio:.4f} of them with "
-            f"batches of {batch} sequences, the nearest. Solve the steps instead, or say in "
-            "match.unmatched why the nearest will do."
+        text = (
+            f"must bring arm {arm} within {TOLERANCE:.1%} of the baseline's FLOPs, got "
+            f"{budget.match_ratio:.4f} of them with batches of {batch} sequences, the nearest. "
+            "Solve the steps instead, or say in match.unmatched why the nearest will do."
         )
+        found.append(resolved.problem(("match", "by", resolved.bases.get(arm, arm)), text))
     return found
 
 
