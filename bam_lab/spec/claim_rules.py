@@ -8,13 +8,36 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bam_lab.spec.axes import SETTING, Expanded, Point
-from bam_lab.spec.claim_tests import Compared, MonotoneTest, Test, TrendTest, itself, quorum
+from bam_lab.spec.claim_tests import (
+    AtHomeTest,
+    BetterExpertsTest,
+    Compared,
+    DiagonalTest,
+    MonotoneTest,
+    ReachesTest,
+    Test,
+    TrendTest,
+    itself,
+    quorum,
+)
 from bam_lab.spec.claims import Claim
-from bam_lab.spec.measures import MEASURES
+from bam_lab.spec.experts import is_mixture, is_trained, sources_of
+from bam_lab.spec.measures import MEASURES, MeasureName
 from bam_lab.spec.messages import Loc, nearest
+from bam_lab.spec.methods import BAMMethod, MethodSpec
 from bam_lab.spec.reader import Document
+from bam_lab.spec.recipe import SEED_MODEL, RecipeSpec
+from bam_lab.spec.resolved import ResolvedAblation
 
 _WHERE = ("every", "average", "most")
+_OF_FFN: tuple[MeasureName, ...] = (
+    "load_max",
+    "load_min",
+    "experts_used",
+    "router_entropy",
+    "tokens_dropped",
+)
+_OF_ATTENTION: tuple[MeasureName, ...] = ("attention_load_max", "attention_entropy")
 
 
 @dataclass(frozen=True)
@@ -26,6 +49,8 @@ class Subject:
         bases: the names of arms in the file, before axes.
         domains: what models are scored on; empty where a problem of the files hides it.
         lines: an arm, or its name before axes -> the axes along which there are several of it.
+        methods: an arm -> its method; none where a problem of the files hides them.
+        recipe: what it is trained by; None likewise.
     """
 
     arms: frozenset[str]
@@ -34,12 +59,21 @@ class Subject:
     axes: frozenset[str]
     domains: tuple[str, ...]
     lines: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    methods: Mapping[str, MethodSpec] = field(default_factory=dict)
+    recipe: RecipeSpec | None = None
 
 
 def subject_of(
-    expanded: Sequence[Expanded], points: Sequence[Point], domains: Sequence[str]
+    expanded: Sequence[Expanded], points: Sequence[Point], whole: ResolvedAblation | None
 ) -> Subject:
-    """Return the names of an ablation from its settings and its arms under each of them."""
+    """Return what an ablation has, from its settings and its arms under each of them.
+
+    Args:
+        expanded: its arms under each setting.
+        points: its settings.
+        whole: all that it is; None where a problem of the files hides it.
+    """
+    methods = whole.arms if whole else {}
     settings = tuple(point.name for point in points if point.name)
     axes = {axis for under in expanded for found in under.axes.values() for axis in found}
     shared = {axis for point in points for axis in point.axes} | ({SETTING} if settings else set())
@@ -54,8 +88,10 @@ def subject_of(
         bases=frozenset(base for under in expanded for base in under.bases.values()),
         settings=settings,
         axes=frozenset(axes | shared),
-        domains=tuple(domains),
+        domains=tuple(whole.domains) if whole else (),
         lines=lines,
+        methods={arm.partition("@")[0]: method for arm, method in methods.items()},
+        recipe=whole.recipe if whole else None,
     )
 
 
@@ -79,7 +115,13 @@ def claim_problems(
         for index, name in enumerate(declared if isinstance(declared, list) else ())
         if isinstance(name, str) and name in claims
     ]
-    found += [(("own_claims", name), _texts(subject, own[name], enough=False)) for name in own]
+    found += [
+        (
+            ("own_claims", name),
+            [*_texts(subject, claim, enough=False), *_other_match(document, claim)],
+        )
+        for name, claim in own.items()
+    ]
     for loc, texts in found:
         for text in texts:
             yield document.problem(loc, f"must be judged by this ablation: {text}")
@@ -91,6 +133,16 @@ def _texts(subject: Subject, claim: Claim, *, enough: bool) -> list[str]:
     if enough and not all(found):
         return []
     return list(dict.fromkeys(text for texts in found for text in texts))
+
+
+def _other_match(document: Document, claim: Claim) -> Iterator[str]:
+    """Say which matches a claim is about that the file has not."""
+    match = document.data.get("match")
+    mine = match.get("on") if isinstance(match, dict) else None
+    asked = (test.match for test in claim.tests if isinstance(test, Compared))
+    for other in dict.fromkeys(asked):
+        if other not in ("any", mine):
+            yield f"it is about arms matched on {other}, match.on is {mine}."
 
 
 def misfits(subject: Subject, claim: Claim, test: Test) -> Iterator[str]:
@@ -107,6 +159,7 @@ def misfits(subject: Subject, claim: Claim, test: Test) -> Iterator[str]:
             yield from _setting(subject, setting)
     if name := itself(test, _filled(subject, claim, test)):
         yield f"it compares arm {name!r} with itself, which fills two of its roles."
+    yield from _lacking(subject, claim, test)
     if not isinstance(test, Compared):
         return
     if quorum(test.in_) is None and test.in_ not in _WHERE and subject.domains:
@@ -127,6 +180,38 @@ def _filled(subject: Subject, claim: Claim, test: Test) -> list[str]:
         arm = next((arm for arm in fillers if arm in subject.arms), role)
         found.append(arm if arm == role else arm + at + setting)
     return found
+
+
+def _lacking(subject: Subject, claim: Claim, test: Test) -> Iterator[str]:
+    """Say what the arms of a test lack: dense experts, a mixture phase, a router."""
+    if subject.recipe is None:
+        return
+    experts = subject.recipe.mixture.experts
+    if isinstance(test, DiagonalTest):
+        if not any(_branches(method, experts) for method in subject.methods.values()):
+            yield "it needs a branch, no arm reads one."
+        return
+    if test.measure == "transfer_at_equal_loss" and not subject.recipe.transfer:
+        yield "it needs domains under `transfer` in the recipe."
+    of_experts = isinstance(test, AtHomeTest | BetterExpertsTest)
+    trained = isinstance(test, TrendTest | ReachesTest)
+    trained = trained or MEASURES[test.measure].source == "training"
+    for name in dict.fromkeys(arm.partition("@")[0] for arm in _filled(subject, claim, test)):
+        if (method := subject.methods.get(name)) is None:
+            continue  # along an axis, or not there, which is told
+        if of_experts and not _branches(method, experts):
+            yield f"it needs dense experts behind {name}, which has none."
+        elif trained and not is_trained(method):
+            yield f"it needs a mixture phase of {name}, which is not trained."
+        elif test.measure in _OF_ATTENTION and not isinstance(method, BAMMethod):
+            yield f"it needs attention experts in {name}, for {test.measure}."
+        elif test.measure in _OF_FFN and not is_mixture(method):
+            yield f"it needs FFN experts in {name}, for {test.measure}."
+
+
+def _branches(method: MethodSpec, experts: Sequence[str]) -> bool:
+    """Return whether an arm reads a dense model that is no seed model."""
+    return any(name != SEED_MODEL for name in sources_of(method, experts))
 
 
 def _counts(subject: Subject, test: Compared) -> Iterator[str]:

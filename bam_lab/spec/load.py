@@ -24,7 +24,7 @@ from bam_lab.spec.files import Files, checked, read_files
 from bam_lab.spec.messages import nearest
 from bam_lab.spec.methods import MethodSpec
 from bam_lab.spec.published_rules import meaning, published_problems
-from bam_lab.spec.reader import Document, load, read
+from bam_lab.spec.reader import Document, load, read, validate
 from bam_lab.spec.resolved import ResolvedAblation, joined, setting_problems
 
 
@@ -125,8 +125,9 @@ def read_ablation(
     found = [child for child in children if child is not None]
     whole = joined(found) if named and len(found) == len(children) else None
     if named:
-        subject = subject_of([arms for _, arms in under], points, whole.domains if whole else ())
-        own = found[0].ablation.own_claims if found else {}
+        subject = subject_of([arms for _, arms in under], points, whole)
+        spec = validate(document, AblationSpec)[0]
+        own = spec.own_claims if spec else {}
         problems += claim_problems(document, subject, known_claims(), own)
     return whole, list(dict.fromkeys(problems))
 

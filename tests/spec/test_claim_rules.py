@@ -185,3 +185,49 @@ def test_a_file_may_make_claims_of_its_own(tmp_path: Path) -> None:
     path.write_text(TEXT.replace("[X]", "[]") + OWN.replace("ARM", "lory-16").replace("}]", both))
     with pytest.raises(SpecError, match=r"own_claims\.wider-is-better must be judged.*lory-64"):
         load_ablation(str(path))
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("{test: at_home, arm: dense}", "it needs dense experts behind dense, which has none."),
+        ("{test: better_experts, arm: mean, than: dense, text: own}", "dense experts behind dense"),
+        ("{test: reaches, arm: mean, target: dense, share: 0.5, of: tokens}", "phase of mean, whi"),
+        ("{test: trend, gap: [dense, mean], direction: growing}", "mixture phase of mean, which"),
+        (
+            "{test: better, arm: lory-16, than: dense, measure: load_min}",
+            "FFN experts in dense, for",
+        ),
+        (
+            "{test: better, arm: lory-16, than: lory-32, measure: attention_load_max}",
+            "it needs attention experts in lory-16, for attention_load_max.",
+        ),
+        (
+            "{test: better, arm: lory-16, than: dense, measure: transfer_at_equal_loss}",
+            "it needs domains under `transfer` in the recipe.",
+        ),
+        (
+            "{test: better, arm: lory-16, than: dense, match: flops}",
+            "matched on flops, match.on is",
+        ),
+    ],
+)
+def test_a_claim_needs_arms_that_have_what_it_compares(
+    tmp_path: Path, test: str, message: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = TEXT.replace("[X]", "[]") + "  mean: {method: average}\n"
+    path.write_text(f"{text}own_claims: {{mine: {{text: So it is., tests: [{test}]}}}}\n")
+    with pytest.raises(SpecError, match=r"own_claims\.mine must be judged by this abl") as error:
+        load_ablation(str(path))
+    assert message in str(error.value)
+
+
+def test_own_claims_are_told_beside_all_else_that_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    text = TEXT.replace("[X]", "[]").replace("baseline: dense", "baseline: dens")
+    path.write_text(text + OWN.replace("ARM", "lory-64"))
+    with pytest.raises(SpecError) as error:
+        load_ablation(str(path))
+    assert "baseline must be an arm, got 'dens'" in str(error.value)
+    assert "own_claims.wider-is-better must be judged" in str(error.value)
