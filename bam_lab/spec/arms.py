@@ -59,6 +59,8 @@ def resolve(
     common = {key: value for key, value in _mapping(document, "common").items() if key != DATA}
     known_keys: set[str] = {DATA}
     used: set[str] = set(inherited)
+    # A path that was written into an arm may have gone into its copy of what `common` says.
+    used |= {str(loc[2]) for loc in document.overridden if loc[0] == "arms" and len(loc) > 3}
     for name, raw in _mapping(document, "arms").items():
         loc = ("arms", name)
         tag = raw.get("method") if isinstance(raw, dict) else None

@@ -59,11 +59,18 @@ def target(path: str) -> str:
 
 def place(changes: dict[str, list[Change]], path: str, value: Any, where: str) -> None:
     """Add a change to those of its file."""
-    file = target(path)
-    keys = tuple(path.split("."))
+    file, keys = target(path), _keys(path)
     changes.setdefault(file, []).append(
         Change(keys if file == "ablation" else keys[1:], value, where)
     )
+
+
+def _keys(path: str) -> tuple[str, ...]:
+    """Split a path; what a setting changes is named by a dotted path, which is one key."""
+    keys = path.split(".")
+    if keys[0] == "settings" and len(keys) > 3:
+        return (*keys[:2], ".".join(keys[2:]))
+    return tuple(keys)
 
 
 def overwritten(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -157,6 +164,7 @@ def apply(document: Document, changes: Iterable[Change]) -> Document:
     written = dict(document.overridden)
     problems = list[str]()
     for change in changes:
+        _take_common(data, change.keys)
         inner: Any = data
         for key in change.keys[:-1]:
             inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
@@ -168,6 +176,17 @@ def apply(document: Document, changes: Iterable[Change]) -> Document:
     if problems:
         raise SpecError(problems)
     return Document(document.file, data, document.positions, written)
+
+
+def _take_common(data: Any, keys: tuple[str, ...]) -> None:
+    """Give an arm what `common` lays under it, where a path leads into that."""
+    if len(keys) < 4 or keys[0] != "arms" or not isinstance(data, dict):
+        return
+    arms, common = data.get("arms"), data.get("common")
+    arm = arms.get(keys[1]) if isinstance(arms, dict) else None
+    shared = common.get(keys[2]) if isinstance(common, dict) else None
+    if isinstance(arm, dict) and keys[2] not in arm and isinstance(shared, dict):
+        arm[keys[2]] = copy.deepcopy(shared)
 
 
 def _new(old: Any, value: Any) -> Any:

@@ -123,3 +123,30 @@ def test_a_multiple_of_what_is_no_number_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, TEXT)
     with pytest.raises(SpecError, match=r"model\.block=2x: block must be"):
         load_ablation(path, overrides=["model.block=2x"])
+
+
+SETTINGS = """\
+settings:
+  narrow: {}
+  wide: {model.ffn_dim: 2x}
+"""
+
+
+def test_a_scale_may_change_what_a_setting_does(tmp_path: Path) -> None:
+    text = TEXT.replace("256,", "256, settings.wide.model.ffn_dim: 3x,") + SETTINGS
+    for scale, times in ((None, 2), ("lory-0.3b", 3)):
+        narrow, wide = load_ablation(written(tmp_path, text), scale=scale).children
+        assert wide.model.ffn_dim == times * narrow.model.ffn_dim
+
+
+def test_a_path_into_an_arm_goes_into_what_common_lays_under_it(tmp_path: Path) -> None:
+    """As the paths of `over:` do; the rest of it stays."""
+    loss = "balance_loss: {form: gates, weight: 0.01}"
+    router = "ffn_router: {score: softmax, select: top_k, top_k: 2, renormalize: true}"
+    arm = f"top-2: {{method: sparse_upcycling, num_experts: 4, layers: all, {router}}}"
+    text = TEXT.replace("{segment_len: 16}", "{segment_len: 16, " + loss + "}")
+    text = text.replace("{method: dense}", "{method: dense}\n  " + arm)
+    text += SETTINGS.replace("model.ffn_dim: 2x", "arms.top-2.balance_loss.weight: 0.5")
+    narrow, wide = load_ablation(written(tmp_path, text)).children
+    found = [child.arms[f"top-2@{child.setting}"].balance_loss for child in (narrow, wide)]
+    assert [(loss.form, loss.weight) for loss in found] == [("gates", 0.01), ("gates", 0.5)]
