@@ -89,9 +89,9 @@ def refresh_index(resolved: ResolvedAblation, graph: Graph, store: Store) -> boo
 
 def read_index(resolved: ResolvedAblation, store: Store) -> dict[str, Any]:
     """Return the index of the last run."""
-    folder = store.ablation(index_key(resolved))
-    with intact(folder):
-        content: dict[str, Any] = read_json(folder / NAME)
+    path = store.ablation(index_key(resolved)) / NAME
+    with intact(path):
+        content: dict[str, Any] = read_json(path)
     return content
 
 
