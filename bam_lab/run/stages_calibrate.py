@@ -6,13 +6,13 @@ meets them all; a model's seconds are taken round by round (`paired`). The artif
 trained, so it is made once: another measurement would be another match.
 """
 
-from collections.abc import Callable, Sequence
-from statistics import fmean, median
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bam_lab.evaluate.rounds import Seconds, in_rounds, paired
 from bam_lab.model.generate import generate
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record.files import write_json
@@ -23,8 +23,6 @@ from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 
 NAME = "calibration.json"
-ROUNDS, WARM_UP = 15, 2
-TURN_SECONDS = 0.25
 DECODED_ROWS = 4
 """Completions side by side; prompt and completion each take half of the model's context, at most
 `LONGEST` tokens."""
@@ -35,49 +33,14 @@ def calibrate(context: StageContext) -> None:
     """Write `calibration.json`: seconds by model, in the order of the spec, and every turn's."""
     prepare(context.threads)
     works = [_work(context, raw) for raw in context.spec["models"]]
-    turns = measure(works, lambda done, all_: _progress(context, done, all_))
+    taken = in_rounds(works, tell=lambda done, all_: _progress(context, done, all_))
+    turns = [[seconds for (seconds,) in rounds] for rounds in taken]
     content = {"seconds": paired(turns), "turns": turns}
     write_json(context.work / NAME, content)
     context.facts["seconds"] = content["seconds"]
 
 
-def measure(
-    works: Sequence[Callable[[], float]], tell: Callable[[int, int], None] = lambda done, all_: None
-) -> list[list[float]]:
-    """Return the seconds of each work, a round each; each returns its own seconds.
-
-    In a round everyone has a turn of about `TURN_SECONDS`, of which the first time is left out: it
-    finds the caches full of another's.
-    """
-    total = len(works) * (ROUNDS + 1)
-    lengths = []
-    for index, work in enumerate(works):
-        tell(index, total)
-        warm = [work() for _ in range(WARM_UP)]
-        lengths.append(max(round(TURN_SECONDS / max(warm[-1], 1e-9)), 1))
-    turns: list[list[float]] = [[] for _ in works]
-    for number in range(ROUNDS):
-        for index, work in enumerate(works):
-            tell(len(works) * (number + 1) + index, total)
-            times = [work() for _ in range(lengths[index] + 1)][1:]
-            turns[index].append(sum(times) / len(times))
-    return turns
-
-
-def paired(turns: Sequence[Sequence[float]]) -> list[float]:
-    """Return each work's seconds: its median share of a round's mean, times the median mean.
-
-    A slow round is slow for all, and so changes nobody's share.
-    """
-    means = [fmean(times) for times in zip(*turns, strict=True)]
-    usual = median(means)
-    return [
-        usual * median(time / mean for time, mean in zip(times, means, strict=True))
-        for times in turns
-    ]
-
-
-def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], float]:
+def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], Seconds]:
     """Return what does one unit of the measured work and returns its seconds."""
     spec, device = decode(context.spec["model"], ModelSpec), context.numerics.device
     generator = torch.Generator().manual_seed(0)
@@ -88,8 +51,8 @@ def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], float]:
     tokens, precision = tokens.to(device), context.numerics.precision
     if context.spec["measures"] == "training step":
         step = training_step(model, lambda: training_loss(model, tokens), precision, device)
-        return lambda: sum(step()[:2])
-    return lambda: timed(lambda: _complete(model, tokens), precision, device)
+        return lambda: (sum(step()[:2]),)
+    return lambda: (timed(lambda: _complete(model, tokens), precision, device),)
 
 
 def _complete(model: Transformer, tokens: Tensor) -> None:

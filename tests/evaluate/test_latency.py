@@ -20,7 +20,6 @@ from bam_lab.evaluate.latency import (
 from bam_lab.evaluate.rounds import in_rounds, paired
 from bam_lab.evaluate.together import part_seconds, together
 from bam_lab.model.generate import generate, steps
-from bam_lab.run import stages_calibrate
 from bam_lab.spec.laws import no_generation
 from tests.model.cases import DENSE, METHODS, model_of, shape, text
 from tests.model.test_ensemble import btm, ensemble_of
@@ -157,10 +156,10 @@ def test_an_arm_that_cannot_is_left_out_with_its_reason():
     assert latency_rows(measure({"smear": refused}, clock, rounds=1), LOAD) == []
 
 
-def test_paired_is_that_of_the_calibrate_stage():
-    generator = torch.Generator().manual_seed(0)
-    turns = torch.rand(3, 7, generator=generator).tolist()
-    assert paired(turns) == stages_calibrate.paired(turns)
+def test_a_slow_round_changes_no_share():
+    usual = [[2.0] * 5, [3.0] * 5]
+    slow = [[2.0, 2.0, 8.0, 2.0, 2.0], [3.0, 3.0, 12.0, 3.0, 3.0]]
+    assert paired(usual) == paired(slow) == pytest.approx([2.0, 3.0])
 
 
 def test_rounds_average_their_calls_part_by_part():
