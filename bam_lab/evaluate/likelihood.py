@@ -21,7 +21,7 @@ Sums are float64. Shapes: B batch, T tokens, N places that are scored, D dim, V 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -45,7 +45,6 @@ Pair = tuple[Sequence[int], Sequence[int]]
 """The tokens of a context, at least one, and those of what is scored after it."""
 
 
-@runtime_checkable
 class CausalLM(Protocol):
     """Say what any other causal language model must offer (`hf/causal.py` is one)."""
 
