@@ -29,7 +29,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "faiss": (("faiss-cpu",), "order of many documents"),
     "hf": (("peft", "transformers"), "low-rank branches"),
     "report": (("matplotlib",), "figures in reports"),
-    "eval": (("lm-eval",), "not used yet"),
+    "eval": (("lm-eval",), "tasks of lm-eval, from Python"),
     "sweep": (("optuna", "cmaes", "greenlet"), "not used yet"),
     "wandb": (("wandb",), "not used yet"),
     "slurm": (("submitit",), "not used yet"),
