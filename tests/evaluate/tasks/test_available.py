@@ -83,6 +83,12 @@ def test_a_data_set_is_there_when_all_its_subsets_are(tmp_path):
     assert one.tasks == ("agieval_lsat_rc",)
     (tmp_path / "hails___agieval-lsat-rc" / "default").mkdir()
     assert missing(suite, **places, installed=ALL) == []
+    *most, last = harness_file().tasks["minerva_math"].subsets
+    for name in most:
+        (tmp_path / "EleutherAI___hendrycks_math" / name).mkdir(parents=True)
+    assert "minerva_math" in missing(read_suite("btx"), **places, installed=ALL)[-2].tasks
+    (tmp_path / "EleutherAI___hendrycks_math" / last).mkdir()
+    assert "minerva_math" not in missing(read_suite("btx"), **places, installed=ALL)[-2].tasks
     subset = tmp_path / "nguha___legalbench" / "abercrombie"
     subset.mkdir(parents=True)
     assert missing(read_suite("law-legalbench"), **places, installed=ALL)
