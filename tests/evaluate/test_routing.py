@@ -251,11 +251,9 @@ def test_each_token_follows_its_decision(method, decisions, wanted):
     assert not counted[1].any()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if not has_bos(METHODS[name])])
 def test_loads_are_those_that_training_logs(method):
-    """But under `bos`, whose first decision is for no token."""
-    if has_bos(METHODS[method]):
-        pytest.skip("a decision more in the log")
+    """But under `bos`, whose log counts a first decision that is for no token."""
     output = model_of(METHODS[method])(text())
     facts = routing_facts(output)
     rows = []
