@@ -4,8 +4,16 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from bam_lab.report.blocks import AVERAGE, arm_blocks, arm_cells, effect, missing_reason, runs_of
-from bam_lab.report.evidence import Evidence
+from bam_lab.report.blocks import (
+    AVERAGE,
+    arm_blocks,
+    arm_cells,
+    dense_experts,
+    effect,
+    missing_reason,
+    runs_of,
+)
+from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.external import external_caption, external_rows
 from bam_lab.report.printed import Printed, printed_domains, printed_gap, printed_number
 from bam_lab.report.scope import counted, signed
@@ -63,6 +71,8 @@ def absolute_table(evidence: Evidence, published: Tables) -> Table:
                 found = printed_number(evidence, published, arm, domain, "perplexity")
                 values.append(paper_value(found, ".2f"))
         rows.append(_row(evidence, arm, values))
+    if evidence.ablation["report"].get("experts"):
+        rows += _expert_rows(evidence, 3 if published else 2)
     rows += external_rows(evidence, 3 if published else 2)
     return Table(
         label=labelled("absolute", evidence),
@@ -240,7 +250,29 @@ def _absolute_values(evidence: Evidence, arm: str, domain: str) -> list[Value]:
     if not cells:
         gone = missing(missing_reason(evidence, arm, (domain,)))
         return [gone, gone]
-    runs = runs_of(evidence, arm, (domain,))
+    return _means(cells, runs_of(evidence, arm, (domain,)))
+
+
+def _expert_rows(evidence: Evidence, columns: int) -> list[Row]:
+    """Return a row of each dense expert; `columns` of a domain, of which the first two are ours."""
+    rows = []
+    for name in dense_experts(evidence):
+        values = []
+        for domain in evidence.domains:
+            wanted = ("expert", name, domain)
+            mine = [c for c in evidence.cells if (c.role, c.name, c.domain) == wanted]
+            cells = [cell for cell in mine if cell.nll is not None]
+            if cells:
+                values += _means(cells, tuple(run for cell in cells for run in cell.runs))
+            else:
+                values += [missing(next((c.missing for c in mine), "not part of this run"))] * 2
+            values += [nothing("printed only with other measures")] * (columns - 2)
+        rows.append(hoist(Row(f"{name} expert", tuple(values), "external")))
+    return rows
+
+
+def _means(cells: Sequence[Cell], runs: tuple[str, ...]) -> list[Value]:
+    """Return perplexity and bits per byte of cells that have them, over replicates."""
     values = []
     perplexities = [math.exp(c.nll) for c in cells if c.nll is not None]
     bits = [c.bits_per_byte for c in cells if c.bits_per_byte is not None]
@@ -292,4 +324,9 @@ def _absolute_caption(evidence: Evidence, published: Tables) -> str:
         if published
         else ""
     )
-    return f"Lower is better.{spread}{paper}{external_caption(evidence)}"
+    experts = (
+        " The dense experts stand below the arms that mix them, not matched and not ranked."
+        if evidence.ablation["report"].get("experts")
+        else ""
+    )
+    return f"Lower is better.{spread}{paper}{experts}{external_caption(evidence)}"

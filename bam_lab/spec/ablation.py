@@ -87,6 +87,7 @@ class ReportSpec(Spec):
         published_at: scale -> such names, where the paper printed other tables of that scale.
         delta: smallest effect that counts, as a relative change in perplexity.
         external: scores files of checkpoints that are no arms (`external.py`), beside this file.
+        experts: whether the dense experts stand below the arms too, not ranked.
     """
 
     columns: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -94,6 +95,7 @@ class ReportSpec(Spec):
     published_at: dict[Name, TableNames] = Field(default_factory=dict)
     delta: PositiveFloat = 0.005
     external: tuple[str, ...] = ()
+    experts: bool = False
 
 
 class AblationSpec(Spec):

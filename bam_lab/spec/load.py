@@ -258,6 +258,8 @@ def _recipe_problems(document: Document, point: Point, own: _Own, files: Files) 
         return
     yield from rules.recipe_problems(files.recipe_doc, recipe)
     yield from rules.arm_problems(document, own.arms, recipe)
+    if own.spec:
+        yield from rules.expert_row_problems(document, own.spec, own.arms, recipe)
     yield from sharing_problems(document, point, own.arms, own.data, recipe)
     if corpus is not None:
         yield from data_rules.domain_problems(files.recipe_doc, recipe, corpus)

@@ -121,6 +121,16 @@ def length_problems(document: Document, scale: ScaleSpec, model: ModelSpec) -> I
         )
 
 
+def expert_row_problems(
+    document: Document, spec: AblationSpec, arms: dict[str, MethodSpec], recipe: RecipeSpec
+) -> Iterator[str]:
+    """Check that there are dense experts where the report is to show them."""
+    read = {name for arm in arms.values() for name in sources_of(arm, recipe.mixture.experts)}
+    if spec.report.experts and arms and not read - {SEED_MODEL}:
+        text = "must not be true where no arm reads a dense expert: it has no effect. Remove it."
+        yield document.problem(("report", "experts"), text)
+
+
 def arm_problems(
     document: Document, arms: dict[str, MethodSpec], recipe: RecipeSpec
 ) -> Iterator[str]:

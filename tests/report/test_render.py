@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from bam_lab.errors import InputError
 from bam_lab.report import drawing
 from bam_lab.report.collect import collect
 from bam_lab.report.render import NAMES, render, render_results
-from bam_lab.report.tables import effects_table
+from bam_lab.report.tables import absolute_table, effects_table
 from bam_lab.report.templates import tex
 from tests.report.fake_store import ARMS, Fake, make_store
 
@@ -143,6 +144,22 @@ def test_why_arms_are_not_matched_is_said_only_of_those(five):
     arms = tuple(arm for arm in said.arms if arm.name != "extra")
     rest = said.model_copy(update={"arms": arms})
     assert "experts are whole" not in effects_table(rest, ()).caption
+
+
+def test_dense_experts_stand_below_the_arms_where_that_is_asked(five):
+    evidence = collect(*five)
+    plain = absolute_table(evidence, ())
+    shown = {"report": {**evidence.ablation["report"], "experts": True}}
+    told = evidence.model_copy(update={"ablation": evidence.ablation | shown})
+    table = absolute_table(told, ())
+    assert table.rows[: len(plain.rows)] == plain.rows
+    rows = table.rows[len(plain.rows) :]
+    assert [row.head for row in rows] == ["code expert", "law expert", "math expert"]
+    assert {row.mark for row in rows} == {"external"} and "not ranked" in table.caption
+    law = [c for c in evidence.cells if (c.role, c.name, c.domain) == ("expert", "law", "law")]
+    column = [column.group for column in table.columns].index("law")
+    mean = sum(math.exp(cell.nll) for cell in law) / len(law)
+    assert rows[1].values[column].number == pytest.approx(mean)
 
 
 def test_arms_that_do_not_differ_from_the_best_share_its_bold(tmp_path):

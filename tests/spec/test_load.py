@@ -321,3 +321,9 @@ def test_a_mixture_phase_of_few_steps_must_be_said_to_be_a_trial() -> None:
     assert load_ablation("bam-attention-routing", overrides=overrides).scale.trial
     enough = "scale.phases.mixture.tokens=819200"  # 200 steps
     assert not load_ablation("bam-attention-routing", overrides=[enough]).scale.trial
+
+
+def test_rows_of_dense_experts_need_dense_experts() -> None:
+    load_ablation("bam-attention-routing", overrides=["report.experts=true"])
+    found = problems("lory-prefix", "report.experts=true")
+    assert "report.experts must not be true where no arm reads a dense expert" in found
