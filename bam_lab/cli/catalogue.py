@@ -16,7 +16,6 @@ from bam_lab.record.store import Store
 from bam_lab.spec.answers import AnswersFile
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.load import list_ablations, load_ablation
-from bam_lab.spec.measures import MEASURES
 from bam_lab.spec.published import PublishedTable
 from bam_lab.spec.reader import read
 from bam_lab.spec.resolved import ResolvedAblation
@@ -49,12 +48,6 @@ class Entry:
         """Return the id as a link to the file."""
         name = self.resolved.ablation.id
         return f"[{name}]({self.folder}/{name}.yaml)"
-
-    @property
-    def waits_for(self) -> tuple[str, ...]:
-        """Return the measures it shows that no stage measures yet."""
-        shown = {c.rpartition("/")[2] for c in self.resolved.ablation.report.columns}
-        return tuple(m for m, known in MEASURES.items() if m in shown and known.source == "later")
 
 
 def catalogue() -> str:
@@ -137,7 +130,6 @@ def _ablations(entries: Sequence[Entry], known: dict[str, StageRow]) -> str:
                 entry.resolved.scale_name,
                 amount(entry.flops),
                 amount(entry.added),
-                ", ".join(entry.waits_for),
             )
         )
     return _table(
@@ -146,8 +138,7 @@ def _ablations(entries: Sequence[Entry], known: dict[str, StageRow]) -> str:
         "and of those that no ablation above it shares. All together: "
         f"{len(known)} distinct stages, {amount(_flops(known.values()))} FLOPs instead of "
         f"{amount(sum(entry.flops for entry in entries))} one by one. `bam-lab plan --all "
-        "--replicates 1` says the hours on this machine. Not measured yet: what the ablation asks "
-        "for and no stage measures; claims on it say so.",
+        "--replicates 1` says the hours on this machine.",
         (
             "ablation",
             "question",
@@ -157,7 +148,6 @@ def _ablations(entries: Sequence[Entry], known: dict[str, StageRow]) -> str:
             "scale",
             "FLOPs",
             "adds",
-            "not measured yet",
         ),
         rows,
     )

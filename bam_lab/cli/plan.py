@@ -263,6 +263,8 @@ def _stages(made: "Plan") -> Table:
 
 
 _ORDER = get_args(StageName)
+_EACH: tuple[StageName, ...] = ("upcycle", "evaluate", "tasks", "routing", "probe")
+"""Stages that many models have alike."""
 
 
 def _order(row: tuple["StageRow", int, int]) -> int:
@@ -270,10 +272,10 @@ def _order(row: tuple["StageRow", int, int]) -> int:
 
 
 def _merged(made: "Plan") -> list[tuple["StageRow", int, int]]:
-    """Return one row for a stage's replicates, and one for all upcyclings and all evaluations."""
+    """Return one row for a stage's replicates, and one for all stages of a kind in `_EACH`."""
     groups: dict[tuple[str, str], list[StageRow]] = {}
     for row in made.stages:
-        whole = row.name in ("upcycle", "evaluate")
+        whole = row.name in _EACH
         groups.setdefault((row.name, "" if whole else _label(row)), []).append(row)
     return [
         (max(rows, key=lambda row: row.peak_bytes), len(rows), sum(row.done for row in rows))
@@ -282,7 +284,7 @@ def _merged(made: "Plan") -> list[tuple["StageRow", int, int]]:
 
 
 def _label(row: "StageRow") -> str:
-    if row.name in ("upcycle", "evaluate"):
+    if row.name in _EACH:
         return f"{row.name} (each)"
     suffix = "" if row.replicate is None else f" r{row.replicate}"
     return row.label.removesuffix(suffix)

@@ -11,7 +11,7 @@ from bam_lab.cli import plan_lineage
 from bam_lab.cost import kv, memory
 from bam_lab.cost.flops import FlopCount, per_token
 from bam_lab.cost.match import DENSE, ArmBudget, mixed, num_experts, settled, solve
-from bam_lab.cost.match.measured import Model
+from bam_lab.cost.match.measured import Model, model_of
 from bam_lab.cost.params import ParamCount, count
 from bam_lab.cost.time import Job, Pace, makespan, pace
 from bam_lab.record.manifest import cores
@@ -219,7 +219,7 @@ def _stage_row(
             texts += len(stage.spec.get("held_out_only", ()))
             tokens = resolved.scale.evaluation.tokens_per_domain * texts
             executed = tokens * row.flops.executed_forward
-        case "corpus" | "tokenizer" | "order" | "calibrate" | "upcycle":
+        case _:  # no training, and no forward passes that its spec counts
             pass
     return StageRow(
         name=stage.name,
@@ -246,13 +246,16 @@ def _stage_bytes(resolved: ResolvedAblation, stage: Stage, row: ModelRow) -> int
     model = resolved.model
     method = resolved.arms[stage.arm] if stage.arm else DENSE
     match stage.name:
-        case "corpus" | "tokenizer" | "order":
+        case "corpus" | "tokenizer" | "order" | "build_tasks":
             return memory.PREPARE_BYTES
         case "calibrate":
             return sum(_timed_bytes(resolved, stage, timed) for timed in models_of(resolved))
         case "upcycle":
             return memory.upcycling(model, method, row.num_experts, DENSE).total
-        case "evaluate":
+        case "latency":
+            models = [model_of(resolved, method) for method in resolved.arms.values()]
+            return sum(_timed_bytes(resolved, stage, timed) for timed in models)
+        case "evaluate" | "tasks" | "routing" | "probe":
             return memory.evaluation(model, method, row.num_experts).total
         case "seed_model" | "expert" | "mixture":
             batch = stage.spec["size"]["batch_sequences"]

@@ -23,6 +23,11 @@ DEFAULT_SECONDS: dict[str, float] = {
     "order": 30.0,
     "calibrate": 30.0,
     "upcycle": 2.0,
+    "build_tasks": 20.0,
+    "tasks": 30.0,
+    "routing": 8.0,
+    "probe": 15.0,
+    "latency": 60.0,
 }
 
 

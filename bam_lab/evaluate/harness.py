@@ -100,7 +100,7 @@ def load_tasks(
     folders: Sequence[Path] = (),
     *,
     allow_code: bool = False,
-    shots: int | None = None,
+    shots: int | Mapping[str, int] | None = None,
 ) -> Tasks:
     """Load tasks and groups with all their documents.
 
@@ -108,7 +108,8 @@ def load_tasks(
         wanted: names of tasks, groups or tags in the folders' files, or configurations.
         folders: searched for `*.yaml`, with all folders below.
         allow_code: whether Python code of task files may run. Allow it for files that you trust.
-        shots: examples before each question, in every task; None leaves that to the task.
+        shots: examples before each question: in every task, or in those of a name that is
+            wanted; None leaves that to the task.
 
     Raises:
         InputError: lm-eval is not installed, or a folder is missing.
@@ -127,6 +128,7 @@ def load_tasks(
     with quiet() as heard, seeded(), _templates(allow_code):
         for one in wanted:
             try:
+                own = shots.get(name_of(one)) if isinstance(shots, Mapping) else shots
                 spec = _prepared(one, index, allow_code)
                 found = manager.load([spec])
                 again = tasks.keys() & found["tasks"].keys()
@@ -135,7 +137,7 @@ def load_tasks(
                         f"{min(again)} must be wanted once, got it again. Leave one out."
                     )
                 for name, task in found["tasks"].items():
-                    settle_shots(name, task, shots)
+                    settle_shots(name, task, own)
                     facts[name] = facts_of(name, task)
             except BamLabError as error:
                 problems.append(str(error))

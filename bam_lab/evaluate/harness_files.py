@@ -7,6 +7,7 @@ memory, from beside the file that names them; lm-eval would look in the process'
 leave copies in a cache.
 """
 
+import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -71,6 +72,22 @@ def yaml_files(folders: Sequence[Path]) -> list[Path]:
         if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of task files, got none. Mend the path.")
     return [path for folder in folders for path in sorted(folder.rglob("*.yaml"))]
+
+
+def own_folders(names: Sequence[str]) -> list[Path]:
+    """Return folders of lm-evaluation-harness's own task files.
+
+    Raises:
+        InputError: it is not installed, or has no such folder.
+    """
+    found = importlib.util.find_spec("lm_eval")
+    if found is None or found.origin is None:
+        raise InputError("it needs lm-evaluation-harness. Run: pip install 'bam-lab[eval]'")
+    folders = [Path(found.origin).parent / "tasks" / name for name in names]
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{folder} must be a folder of lm-eval, got none: another version?")
+    return folders
 
 
 def problem_of(path: Path) -> str | None:

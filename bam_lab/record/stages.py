@@ -16,6 +16,11 @@ StageName = Literal[
     "upcycle",
     "mixture",
     "evaluate",
+    "build_tasks",
+    "tasks",
+    "routing",
+    "probe",
+    "latency",
 ]
 
 REVISIONS: dict[StageName, int] = {
@@ -28,6 +33,11 @@ REVISIONS: dict[StageName, int] = {
     "upcycle": 1,
     "mixture": 1,
     "evaluate": 1,
+    "build_tasks": 1,
+    "tasks": 1,
+    "routing": 1,
+    "probe": 1,
+    "latency": 1,
 }
 
 TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
@@ -35,8 +45,12 @@ TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
 
 TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")
 
-KNOWN_BY: dict[StageName, tuple[str, ...]] = {"tokenizer": (), "order": ("tokenizer",)}
+KNOWN_BY: dict[StageName, tuple[str, ...]] = {
+    "tokenizer": (),
+    "order": ("tokenizer",),
+    "build_tasks": (),
+}
 """The inputs that enter a stage's fingerprint, where those are not all: a corpus is known by its
-content, which stands in the tokenizer's spec."""
+content, which stands in the spec of what is made of it."""
 
 assert set(REVISIONS) == set(get_args(StageName))

@@ -2,6 +2,8 @@
 
     corpus -> tokenizer -> seed_model -> expert (one a domain) -> upcycle -> mixture -> evaluate
 
+Beside `evaluate` stands what the ablation asks to be measured of its models (`evaluations.py`).
+
 An arm without a mixture phase is evaluated as its upcycling leaves it; a mixture phase of two parts
 has a second upcycling between them; a model that starts anew needs no seed model. Where documents
 are read in the order of their similarity, `order` stands between tokenizer and training.
@@ -26,6 +28,14 @@ from bam_lab.cost.match import (
 )
 from bam_lab.errors import SpecError
 from bam_lab.run.calibration import calibration_stage, is_known
+from bam_lab.run.evaluations import (
+    asked_once,
+    latency_stage,
+    of_arm,
+    scored_by_tasks,
+    suites_of,
+    tasks_stages,
+)
 from bam_lab.run.stage import Graph, Stage, plain
 from bam_lab.run.stage_specs import (
     conversion_stage,
@@ -62,6 +72,7 @@ class _Builder:
     again: list[Stage] = field(default_factory=list)
     settings: dict[str, dict[str, None]] = field(default_factory=dict)
     stable: StableRuns = field(default_factory=StableRuns)
+    tasks: tuple[Stage | None, dict[str, Any]] | None = None
 
     def add(self, stage: Stage) -> str:
         """Keep the stage unless the same work is there already; return its fingerprint."""
@@ -77,6 +88,23 @@ class _Builder:
         if stage.arm not in (None, kept.arm):
             self.again.append(stage)
         return kept.fingerprint
+
+    def measure(self, model: Stage, tokenizer: str, role: str) -> None:
+        """Add the stages that score the model which `model` leaves."""
+        self.add(evaluation_stage(self.resolved, model, tokenizer, role))
+        asked, model = self.resolved.ablation.evaluate, replace(model, role=role)
+        if self.tasks and (role == "arm" or (asked.experts and role in ("seed_model", "expert"))):
+            self.add(scored_by_tasks(self.resolved, model, tokenizer, *self.tasks))
+        if role == "arm":
+            for stage in of_arm(self.resolved, model, tokenizer):
+                self.add(stage)
+
+    def ask(self, corpus: Stage, digest: str) -> None:
+        """Add the stage that builds the tasks of the setting's suites."""
+        asked = asked_once(suites_of(self.resolved))
+        self.tasks = tasks_stages(asked, corpus, digest) if asked else None
+        if self.tasks and self.tasks[0]:
+            self.add(self.tasks[0])
 
 
 def build_graph(resolved: ResolvedAblation, replicates: int, corpus_digest: str | None) -> Graph:
@@ -113,6 +141,9 @@ def _add_setting(
     """Add what one setting needs; stages that an earlier one has are shared."""
     resolved = builder.resolved
     tokenizer = builder.add(tokenizer_stage(corpus, resolved.model.vocab_size, digest))
+    builder.ask(corpus, digest)
+    if stage := latency_stage(resolved):
+        builder.add(stage)
     for number in range(replicates):
         experts: dict[Branch, str] = {}
         if any(not starts_anew(method) for method in resolved.arms.values()):
@@ -136,7 +167,7 @@ def _add_seed_model(builder: _Builder, tokenizer: str, number: int) -> str:
     )
     stage = named(stage, SEED_MODEL, replicate=number if redone else None)
     fingerprint = builder.add(stage)
-    builder.add(evaluation_stage(resolved, stage, tokenizer, "seed_model"))
+    builder.measure(stage, tokenizer, "seed_model")
     return fingerprint
 
 
@@ -167,7 +198,7 @@ def _add_expert(
         replicate=number if redone else None,
     )
     fingerprint = builder.add(stage)
-    builder.add(evaluation_stage(resolved, stage, tokenizer, "expert"))
+    builder.measure(stage, tokenizer, "expert")
     return fingerprint
 
 
@@ -190,7 +221,7 @@ def _add_arms(
             continue
         taken[stage.fingerprint] = arm
         builder.add(stage)
-        builder.add(evaluation_stage(resolved, stage, tokenizer, "arm"))
+        builder.measure(stage, tokenizer, "arm")
     if problems:
         raise SpecError(problems)
 
@@ -211,7 +242,7 @@ def _arm(
         builder.add(upcycle)
         if not is_trained(method):
             return upcycle
-        builder.add(evaluation_stage(resolved, upcycle, tokenizer, "step-0"))
+        builder.measure(upcycle, tokenizer, "step-0")
         inputs["upcycle"] = upcycle.fingerprint
     elif not starts_anew(method):
         inputs["seed_model"] = experts[SEED]

@@ -42,8 +42,11 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "hf": ("peft", "transformers"),
 }
 USED_BY: dict[str, set[StageName]] = {
-    "train": {"calibrate", "seed_model", "expert", "upcycle", "mixture", "evaluate"},
-    "data": {"corpus", "tokenizer", "order"},
+    "train": {
+        *("calibrate", "seed_model", "expert", "upcycle", "mixture", "evaluate"),
+        *("tasks", "routing", "probe", "latency"),
+    },
+    "data": {"corpus", "tokenizer", "order", "build_tasks"},
     "hf": set(),  # low-rank branches alone, which `require` is told of
 }
 FIRST: tuple[StageName, ...] = ("corpus", "calibrate")

@@ -112,6 +112,46 @@ def evaluate(context: StageContext) -> None:
     evaluate(context)
 
 
+def build_tasks(context: StageContext) -> None:
+    """Build the documents of tasks: `tasks.json`, and a file of documents each."""
+    from bam_lab.run.stages_tasks import build_tasks
+
+    start_afresh(context.work)
+    build_tasks(context)
+
+
+def tasks(context: StageContext) -> None:
+    """Let a model answer tasks: `scores.csv`, `answers.json`, `samples.parquet`."""
+    from bam_lab.run.stages_tasks import answer_tasks
+
+    start_afresh(context.work)
+    answer_tasks(context)
+
+
+def routing(context: StageContext) -> None:
+    """Measure what a model's routers do on held-out text: `scores.csv`, `tokens.csv`."""
+    from bam_lab.run.stages_probes import routing
+
+    start_afresh(context.work)
+    routing(context)
+
+
+def probe(context: StageContext) -> None:
+    """Probe a model: `scores.csv`."""
+    from bam_lab.run.stages_probes import probe
+
+    start_afresh(context.work)
+    probe(context)
+
+
+def latency(context: StageContext) -> None:
+    """Time the arms' completions in turn: `scores.csv`."""
+    from bam_lab.run.stages_calibrate import latency
+
+    start_afresh(context.work)
+    latency(context)
+
+
 STAGES: Mapping[str, StageFunction] = MappingProxyType(
     {
         "corpus": corpus,
@@ -123,5 +163,10 @@ STAGES: Mapping[str, StageFunction] = MappingProxyType(
         "upcycle": upcycle,
         "mixture": mixture,
         "evaluate": evaluate,
+        "build_tasks": build_tasks,
+        "tasks": tasks,
+        "routing": routing,
+        "probe": probe,
+        "latency": latency,
     }
 )

@@ -1,4 +1,4 @@
-"""The calibrate stage: seconds of a training step, or of a decoded token, of several models.
+"""The stages that time models: `calibrate` for a match, `latency` for a report.
 
 Models begin at random and read random tokens: what a step takes hangs on shapes, and hardly on
 weights or text. All are held at once and take their turns, so that a slow moment of the machine
@@ -7,21 +7,39 @@ trained, so it is made once: another measurement would be another match.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bam_lab.evaluate.latency import Load, completion, latency_rows, measure, random_model
 from bam_lab.evaluate.rounds import Seconds, in_rounds, paired
+from bam_lab.evaluate.together import together
 from bam_lab.model.generate import generate
 from bam_lab.model.transformer import Transformer, initialise
 from bam_lab.record.files import write_json
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import decode, decode_method
-from bam_lab.run.timed import timed, training_loss, training_step
+from bam_lab.run.stages_evaluate import write_csv
+from bam_lab.run.timed import now, timed, training_loss, training_step
+from bam_lab.spec.evaluation import LatencySpec
 from bam_lab.spec.model import ModelSpec
 from bam_lab.train.numerics import prepare
 
+LATENCY = (
+    "kind",
+    "arm",
+    "batch",
+    "prompt",
+    "new",
+    "computed",
+    "metric",
+    "statistic",
+    "unit",
+    "value",
+    "n",
+)
 NAME = "calibration.json"
 DECODED_ROWS = 4
 """Completions side by side; prompt and completion each take half of the model's context, at most
@@ -38,6 +56,41 @@ def calibrate(context: StageContext) -> None:
     content = {"seconds": paired(turns), "turns": turns}
     write_json(context.work / NAME, content)
     context.facts["seconds"] = content["seconds"]
+
+
+def latency(context: StageContext) -> None:
+    """Write `scores.csv`: seconds of completions by arm, batch and way of computing.
+
+    `computed` is `apart` (attention, then FFN) or `together` (both at the same time; of parallel
+    blocks only). Arms that cannot do a load are left out, and `left_out.json` says why.
+    """
+    prepare(context.threads)
+    spec, device = context.spec, context.numerics.device
+    asked = decode(spec["load"], LatencySpec)
+    rows: list[dict[str, Any]] = []
+    left_out: dict[str, str] = {}
+    shape = decode(spec["model"], ModelSpec)
+    for batch in asked.batches:
+        load = Load(batch, asked.prompt, asked.new)
+        models = {
+            arm: random_model(shape, decode_method(raw["method"]), raw["num_experts"], load, device)
+            for arm, raw in spec["models"].items()
+        }
+        for computed in ("apart", "together") if asked.together else ("apart",):
+            with ExitStack() as stack:
+                if computed == "together":
+                    models = {arm: stack.enter_context(together(m)) for arm, m in models.items()}
+                precision = context.numerics.precision
+                works = {arm: completion(m, load, precision, device) for arm, m in models.items()}
+                found = measure(
+                    works,
+                    clock=lambda: now(device),
+                    tell=lambda done, all_: _progress(context, done, all_),
+                )
+            left_out |= {f"{arm}, batch {batch}": why for arm, why in found.failures.items()}
+            rows += [row | {"computed": computed} for row in latency_rows(found, load)]
+    write_csv(context.work / "scores.csv", LATENCY, rows)
+    write_json(context.work / "left_out.json", left_out)
 
 
 def _work(context: StageContext, raw: dict[str, Any]) -> Callable[[], Seconds]:

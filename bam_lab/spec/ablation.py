@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from bam_lab.spec.base import Name, PositiveFloat, SchemaVersion, Spec
 from bam_lab.spec.claims import Claim
+from bam_lab.spec.evaluation import EvaluationSpec
 
 MatchMode = Literal[
     "tokens",
@@ -104,6 +105,7 @@ class AblationSpec(Spec):
     Attributes:
         at: scale -> dotted settings that suit the file to it, as `--set` takes them.
         budgets: multiples of the mixture phase's tokens, each a setting (`budgets.py`).
+        evaluate: what is measured of the trained models beside held-out loss.
         claims: ids of `ablations/claims.yaml`.
         own_claims: id -> a claim that no paper made.
     """
@@ -125,6 +127,7 @@ class AblationSpec(Spec):
     arms: dict[Name, dict[str, Any]]
     settings: dict[str, Any] = Field(default_factory=dict)
     budgets: tuple[PositiveFloat, ...] = ()
+    evaluate: EvaluationSpec = EvaluationSpec()
     report: ReportSpec
     claims: tuple[str, ...] = ()
     own_claims: dict[Name, Claim] = Field(default_factory=dict)

@@ -19,6 +19,7 @@ from bam_lab.spec.claim_rules import claim_problems, subject_of
 from bam_lab.spec.claims import Claim, ClaimsFile
 from bam_lab.spec.corpus import DomainSource, located
 from bam_lab.spec.data import DataSpec
+from bam_lab.spec.evaluation_rules import evaluation_problems, length_problems
 from bam_lab.spec.external import External, external_problems, read_external
 from bam_lab.spec.files import Files, checked, read_files
 from bam_lab.spec.messages import nearest
@@ -271,6 +272,11 @@ def _run_problems(
 ) -> Iterator[str]:
     """Check which runs there are: not twice the same, nor too short; `file` is as written."""
     recipe, corpus, model, scale = files.recipe, files.corpus, files.model, files.scale
+    if own.spec:
+        read = corpus.domains if corpus else ()
+        yield from evaluation_problems(document, own.spec, own.arms.values(), read)
+        if model:
+            yield from length_problems(document, own.spec, model)
     if recipe and corpus:
         yield from external_problems(document, own.external, own.arms, corpus.domains)
         yield from rules.same_problems(document, own.arms, own.data, recipe, corpus, own.solved)

@@ -1,14 +1,14 @@
 """What claims and columns may be about: one table, measure -> unit, better direction, source.
 
 A measure is a number of one arm, one replicate, and for some one domain. `perplexity` is kept and
-compared as its logarithm, the mean negative log-likelihood. Those of source `later` are known by
-name, so that a claim on one is checked; no stage measures them yet, and their verdict says so.
+compared as its logarithm, the mean negative log-likelihood. Those of source `evaluation` are there
+where a spec's `evaluate:` asks for them (`spec/evaluation.py`); else they are not measured.
 """
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Source = Literal["heldout", "costs", "training", "later"]
+Source = Literal["heldout", "costs", "training", "evaluation"]
 Better = Literal["lower", "higher", "none"]
 
 
@@ -21,7 +21,7 @@ class Measure:
         unit: of a value; empty for counts and shares.
         better: which direction is better.
         source: `heldout` (scores of evaluation), `costs` (arithmetic: exact, the same for every
-            replicate), `training` (ledgers and metrics of the mixture phase), or `later`.
+            replicate), `training` (ledgers and metrics of the mixture phase), or `evaluation`.
         margin: smallest difference that counts, in the measure's own unit; None compares
             logarithms, and the margin is the spec's `delta`, relative.
         domains: whether there is a value for each domain, or task.
@@ -62,6 +62,7 @@ MeasureName = Literal[
     "needle_accuracy",
     "latency",
     "task_accuracy",
+    "accuracy_by_task",
     "mutual_information",
     "prompt_mismatch",
     "position_gradient",
@@ -151,19 +152,31 @@ MEASURES: dict[MeasureName, Measure] = {
         0.005,
     ),
     "completion_perplexity": Measure(
-        "perplexity of completions, the prompt routed as in generation", "", "lower", "later"
+        "perplexity of completions, the prompt routed as in generation", "", "lower", "evaluation"
     ),
-    "needle_accuracy": Measure("needles found in long prompts", "", "higher", "later", _SHARE),
-    "latency": Measure("seconds to decode 16 tokens after 256", "s", "lower", "later"),
-    "task_accuracy": Measure("accuracy on tasks", "", "higher", "later", 0.01, domains=True),
+    "needle_accuracy": Measure("needles found in long prompts", "", "higher", "evaluation", _SHARE),
+    "latency": Measure("seconds to decode 16 tokens after 256", "s", "lower", "evaluation"),
+    "task_accuracy": Measure(
+        "accuracy on tasks, by group of tasks", "", "higher", "evaluation", 0.01, domains=True
+    ),
+    "accuracy_by_task": Measure(
+        "accuracy, task by task", "", "higher", "evaluation", 0.01, domains=True
+    ),
     "mutual_information": Measure(
-        "mutual information of domain and chosen expert", "nats", "higher", "later", 0.02
+        "mutual information of domain and chosen expert", "nats", "higher", "evaluation", 0.02
     ),
     "prompt_mismatch": Measure(
-        "loss of prompt-only routing over re-routing every segment", "nats", "lower", "later", 0.005
+        "loss of prompt-only routing over re-routing every segment",
+        "nats",
+        "lower",
+        "evaluation",
+        0.005,
     ),
     "position_gradient": Measure(
-        "gradient norm of the first segment's absolute position embeddings", "", "none", "later"
+        "gradient norm of the first segment's absolute position embeddings",
+        "",
+        "none",
+        "evaluation",
     ),
 }
 
@@ -171,7 +184,7 @@ assert set(MEASURES) == set(get_args(MeasureName))
 
 
 def unmeasured(name: MeasureName) -> str:
-    """Return why there is no number of a measure of source `later`; empty for the others."""
-    if MEASURES[name].source != "later":
+    """Return why no arm may have a number of a measure; empty for those that are always there."""
+    if MEASURES[name].source != "evaluation":
         return ""
-    return f"{name} ({MEASURES[name].title}) is not part of `evaluate` yet"
+    return f"{name} ({MEASURES[name].title}) is not asked for: add it to `evaluate:` and run again"

@@ -257,6 +257,7 @@ class HarnessTask(Spec):
     """Say what must be known of a task of lm-evaluation-harness before that is there.
 
     Attributes:
+        folders: of lm-eval's task files, where its own and those of its members are.
         version: as its file states it; another one asks something else.
         dataset: on the Hugging Face hub.
         subsets: of the data set, as lm-eval names them; empty where it names none.
@@ -266,6 +267,7 @@ class HarnessTask(Spec):
     """
 
     title: Text
+    folders: Annotated[tuple[Text, ...], Field(min_length=1)]
     version: str
     dataset: Text
     subsets: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ import pytest
 
 from bam_lab.errors import SpecError
 from bam_lab.spec.claims import ClaimsFile
+from bam_lab.spec.evaluation_rules import NEEDS
 from bam_lab.spec.measures import MEASURES, unmeasured
 from bam_lab.spec.reader import read
 
@@ -117,9 +118,9 @@ def test_a_wrong_test_is_not_told_again_as_a_missing_one(tmp_path):
     assert len(error.value.problems) == 1
 
 
-def test_what_is_not_measured_yet_is_known_by_name():
-    later = {name for name, measure in MEASURES.items() if measure.source == "later"}
-    assert {"completion_perplexity", "needle_accuracy", "latency", "task_accuracy"} <= later
+def test_what_must_be_asked_for_is_known_by_name():
+    asked = {name for name, measure in MEASURES.items() if measure.source == "evaluation"}
+    assert asked == set(NEEDS)
     for name in MEASURES:
-        assert bool(unmeasured(name)) == (name in later)
+        assert bool(unmeasured(name)) == (name in asked)
         assert MEASURES[name].title
