@@ -138,7 +138,7 @@ def sample_rows(facts: TaskFacts, samples: Sequence[Mapping[str, Any]]) -> list[
     for sample in samples:
         found = [response[0] for response in sample["resps"]]
         nats = [] if facts.kind == "generate_until" else [_first(x) for x in found]
-        answer, target = _judged(facts, sample, nats)
+        target = _target(facts, sample)
         for metric in sample["metrics"]:
             value = sample[metric]
             scalar = isinstance(value, bool | int | float) or hasattr(value, "item")
@@ -155,7 +155,7 @@ def sample_rows(facts: TaskFacts, samples: Sequence[Mapping[str, Any]]) -> list[
                     "metric": metric,
                     "value": float(value) if scalar else _of_one(metric, value),
                     "loglikelihoods": nats,
-                    "answer": answer,
+                    "answer": _answer(facts, sample, metric, nats),
                     "target": target,
                 }
             )
@@ -174,13 +174,10 @@ def _of_one(metric: str, value: Any) -> float | None:
     return float(nats / math.log(2) if metric == "bits_per_byte" else math.exp(nats))
 
 
-def _judged(facts: TaskFacts, sample: Mapping[str, Any], nats: Sequence[float]) -> tuple[Any, Any]:
-    """Return what the model answers and what is right."""
-    target = sample["target"]
-    if facts.kind == "generate_until":
-        return sample["filtered_resps"][0], target
+def _target(facts: TaskFacts, sample: Mapping[str, Any]) -> Any:
+    """Return what is right: of choices their numbers, else text; None where all text is scored."""
     if facts.kind != "multiple_choice":
-        return None, target if facts.kind == "loglikelihood" else None
+        return None if facts.kind == "loglikelihood_rolling" else sample["target"]
     choices, right = sample["choices"], sample["gold"]
     if isinstance(right, str) and right in choices:
         right = choices.index(right)
@@ -190,8 +187,22 @@ def _judged(facts: TaskFacts, sample: Mapping[str, Any], nats: Sequence[float]) 
                 f"{facts.name}: document {sample['doc_id']}: doc_to_target must name one of "
                 f"{len(choices)} choices, got {one!r}. Mend the task or the document."
             )
+    return right
+
+
+def _answer(facts: TaskFacts, sample: Mapping[str, Any], metric: str, nats: Sequence[float]) -> Any:
+    """Return what the model answers: a text, or the choice that the metric takes; else None."""
+    if facts.kind == "generate_until":
+        return sample["filtered_resps"][0]
+    if facts.kind != "multiple_choice":
+        return None
+    choices = sample["choices"]
     own = list(nats[: len(choices)])  # behind them stand the choices without context, where asked
-    return own.index(max(own)), right
+    if metric == "acc_norm":
+        own = [x / max(len(text), 1) for x, text in zip(own, choices, strict=True)]
+    elif metric == "acc_mutual_info":
+        own = [x - alone for x, alone in zip(own, nats[len(choices) :], strict=True)]
+    return own.index(max(own))
 
 
 def average_rows(

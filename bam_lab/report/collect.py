@@ -17,6 +17,7 @@ from bam_lab.record.files import intact, read_json
 from bam_lab.record.stages import TEXT, TRAINING
 from bam_lab.record.store import Store
 from bam_lab.report.cells import cells_of
+from bam_lab.report.evaluated import evaluations_of
 from bam_lab.report.evidence import (
     Arm,
     Curve,
@@ -26,6 +27,7 @@ from bam_lab.report.evidence import (
     Receipt,
     Setting,
     StageFact,
+    SuiteFact,
 )
 from bam_lab.report.measures import measures_of, spikes_of
 from bam_lab.report.noise import noise_of
@@ -57,6 +59,7 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
     domains, alone = tuple(index["domains"]), tuple(index.get("held_out_only", ()))
     provenance = _provenance(store, stages)
     _same_numerics(provenance)
+    evaluations, items = evaluations_of(store, stages, _timed(index))
     evidence = Evidence(
         id=index["ablation"]["id"],
         scale=index["scale_name"],
@@ -84,6 +87,9 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
             External.model_validate_json(json.dumps(entry)) for entry in index.get("external", ())
         ),
         settings=_settings(index),
+        suites=tuple(SuiteFact.model_validate_json(json.dumps(s)) for s in index.get("suites", ())),
+        items=items,
+        evaluations=evaluations,
         command=_command(index),
     )
     return evidence.model_copy(update={"measures": measures_of(evidence, _spikes(store, stages))})
@@ -118,6 +124,11 @@ def _settings(index: dict[str, Any]) -> tuple[Setting, ...]:
         )
         for name, entry in index.get("settings", {}).items()
     )
+
+
+def _timed(index: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the key of each `latency` stage -> the arms that it times, in its order."""
+    return {row["key"]: row["arms"] for row in index["stages"] if row["name"] == "latency"}
 
 
 def _spikes(store: Store, stages: Sequence[StageFact]) -> dict[str, tuple[int, int]]:

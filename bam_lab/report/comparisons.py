@@ -5,15 +5,24 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from bam_lab.report.blocks import AVERAGE
-from bam_lab.report.contrasts import NotMeasured, contrast, cost_value
+from bam_lab.report.contrasts import (
+    NotMeasured,
+    OutOfScope,
+    average_of,
+    contrast,
+    cost_value,
+    places_of,
+    values_of,
+)
 from bam_lab.report.evidence import Evidence, MeasureCell
 from bam_lab.report.leaves import Kind, Leaf, Ps, nats
 from bam_lab.report.progress import reaches, trend
 from bam_lab.report.scope import number
-from bam_lab.report.stats import p_chance
+from bam_lab.report.stats import block_contrast, p_chance
 from bam_lab.spec.claim_tests import (
     AboveChanceTest,
     BetterTest,
+    BroadTest,
     Compared,
     EqualTest,
     InteractionTest,
@@ -23,6 +32,7 @@ from bam_lab.spec.claim_tests import (
     RatioTest,
     ReachesTest,
     TrendTest,
+    WidensTest,
 )
 from bam_lab.spec.measures import MEASURES
 
@@ -68,6 +78,11 @@ def leaves_of(evidence: Evidence, test: Compared, arms: tuple[str, ...], domain:
             found = reaches(evidence, arms[0], arms[1], domain, of)
             label = f"{arms[0]} at the final loss of {arms[1]}"
             return [Leaf(f"{label}, {domain}", domain, "below", found, math.log(share))]
+        case WidensTest():
+            label = f"the lead of {arms[0]} on {arms[1]}, longest against shortest"
+            return [_leaf(evidence, test, _sums((arms[0],), (arms[1],)), domain, "better", label)]
+        case BroadTest(without=without):
+            return [_broad(evidence, test, arms, without)]
         case AboveChanceTest():
             return _above_chance(evidence, test, arms[0], domain)
     raise AssertionError(f"{test.test} is not between arms")
@@ -135,6 +150,12 @@ def _within(test: Compared, within: float | None) -> float | None:
 def _ratio(evidence: Evidence, test: RatioTest, arms: tuple[str, ...], domain: str) -> Leaf:
     kind: Kind = "equal"
     margin = nats(test.within or 0.0)
+    if test.at_most_as is not None:
+        first, second = (cost_value(evidence, arm, test.at_most_as) for arm in arms)
+        label = f"{arms[0]} over {arms[1]} at most as {test.at_most_as} ({first / second:.3g})"
+        weights = _sums((arms[0],), (arms[1],))
+        bound = math.log(first / second)
+        return _leaf(evidence, test, weights, domain, "below", label, bound, better=False)
     if test.within is None:
         kind = "below" if test.at_most is not None else "above"
         margin = math.log(test.at_most or test.at_least or 1.0)
@@ -168,6 +189,30 @@ def _trend(
         return _leaf(evidence, test, weights, domain, "better", label)
     found = trend(evidence, a, b, domain) if growing else trend(evidence, b, a, domain)
     return Leaf(f"{label}, {domain}", domain, "better", found)
+
+
+def _broad(evidence: Evidence, test: Compared, arms: tuple[str, ...], without: int) -> Leaf:
+    """Compare two arms on the average over tasks, without those on which the first gains most."""
+    weights, places = _sums((arms[0],), (arms[1],)), places_of(evidence, test.measure)
+    if len(places) <= without:
+        raise OutOfScope(f"of {len(places)} tasks, {without} cannot be left out")
+    gains = {p: contrast(evidence, weights, test.measure, p).mean for p in places}
+    kept = sorted(places, key=gains.__getitem__)[without:]  # the lowest is the largest gain
+    blocks = average_of([values_of(evidence, test.measure, place) for place in kept])
+    found = block_contrast(blocks, {arms[0]: -1.0, arms[1]: 1.0})
+    if found is None:
+        raise NotMeasured(f"{arms[0]} and {arms[1]} share no replicate")
+    left_out = ", ".join(sorted(places, key=gains.__getitem__)[:without])
+    return Leaf(
+        label=f"{arms[0]} against {arms[1]}, without {left_out}",
+        place=f"{len(kept)} tasks, without {left_out}",
+        kind="better",
+        difference=found,
+        margin=MEASURES[test.measure].margin,
+        linear=True,
+        unit=MEASURES[test.measure].unit,
+        turned=True,
+    )
 
 
 def _above_chance(evidence: Evidence, test: Compared, arm: str, domain: str) -> list[Leaf]:

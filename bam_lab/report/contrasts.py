@@ -15,6 +15,8 @@ from bam_lab.report.settings import views
 from bam_lab.report.stats import Blocks, Difference, block_contrast, summed
 from bam_lab.spec.measures import MEASURES, MeasureName, unmeasured
 
+GROWTH = "growth"
+"""A place: the value at a measure's last place less that at its first, as prompts grow."""
 EXACT = 10**6
 """Degrees of freedom of what has no error: any number would do."""
 
@@ -45,7 +47,8 @@ def contrast(
         evidence: the whole of it.
         weights: arm -> weight, adding up to 0.
         measure: what is compared.
-        domain: a domain, `AVERAGE`, or empty for a measure without domains.
+        domain: a domain, `AVERAGE` (`average@suite` of one suite), `GROWTH`, or empty for a measure
+            without domains.
         better: turn the values so that lower is better; else lower is lower.
 
     Raises:
@@ -77,8 +80,14 @@ def values_of(evidence: Evidence, measure: MeasureName, domain: str) -> Blocks:
         return arm_blocks(evidence, domain)
     if measure == "bits_per_byte":
         return _bits(evidence, domain)
-    if domain == AVERAGE:
-        return _average([values_of(evidence, measure, p) for p in places_of(evidence, measure)])
+    places = places_of(evidence, measure)
+    base, at, suite = domain.partition("@")
+    if base == AVERAGE:
+        chosen = [p for p in places if not at or p.partition("@")[2] == suite]
+        return average_of([values_of(evidence, measure, place) for place in chosen])
+    if domain == GROWTH:
+        first, last = (values_of(evidence, measure, places[end]) for end in (0, -1))
+        return {key: last[key] - first[key] for key in last if key in first}
     log = MEASURES[measure].margin is None
     cells = [c for c in evidence.measures if (c.measure, c.domain) == (measure, domain)]
     return {
@@ -127,7 +136,7 @@ def _log(cell: MeasureCell) -> float:
 
 def _bits(evidence: Evidence, domain: str) -> Blocks:
     if domain == AVERAGE:
-        return _average([_bits(evidence, name) for name in evidence.domains])
+        return average_of([_bits(evidence, name) for name in evidence.domains])
     return {
         (cell.name, cell.replicate or 0): math.log(cell.bits_per_byte)
         for arm in evidence.arms
@@ -136,7 +145,8 @@ def _bits(evidence: Evidence, domain: str) -> Blocks:
     }
 
 
-def _average(parts: Sequence[Blocks]) -> Blocks:
+def average_of(parts: Sequence[Blocks]) -> Blocks:
+    """Return the mean of several values of each run; of runs that have all of them."""
     whole = set(parts[0]).intersection(*parts[1:])
     return {key: math.fsum(part[key] for part in parts) / len(parts) for key in sorted(whole)}
 
@@ -170,9 +180,10 @@ def _estimated(
 
 def _missing(evidence: Evidence, arms: Sequence[str], measure: str, domain: str) -> str:
     """Say why some arms cannot be compared."""
-    where = evidence.domains if domain in (AVERAGE, "") else (domain,)
-    why = next(filter(None, (missing_reason(evidence, arm, where) for arm in arms)), "")
-    if why:
+    where = (domain,) if domain in evidence.domains else evidence.domains
+    told = (c.missing for c in evidence.measures if c.measure == measure and c.arm in arms)
+    reasons = (*told, *(missing_reason(evidence, arm, where) for arm in arms))
+    if why := next(filter(None, reasons), ""):
         return why
     found = {cell.arm for cell in evidence.measures if cell.measure == measure}
     for arm in arms:

@@ -66,6 +66,52 @@ class MeasureCell(Spec):
     missing: str = ""
 
 
+class Evaluated(Spec):
+    """Hold what one stage measured of one model beside held-out loss, or why it did not.
+
+    Attributes:
+        kind: `tasks`, `routing`, `probe` or `latency`.
+        about: which probe; empty for the others.
+        role, name, replicate: the model, as of a `Cell`; of `latency` empty, its rows name arms.
+        rows: as the stage wrote them, without what is None; those of single layers in one replicate
+            only.
+        answers: task -> value and, where it is one of a few choices, choice of every item.
+        examples: of `routing`, tokens that go to an expert more than others.
+        turns: of `latency`, the seconds of every round by arm, batch and way of computing.
+        left_out: what the model cannot be asked -> why.
+        runs: store keys of the stages that made it.
+        missing: why there are no rows.
+    """
+
+    kind: Literal["tasks", "routing", "probe", "latency"]
+    about: str = ""
+    role: str = ""
+    name: str = ""
+    replicate: int | None = None
+    rows: tuple[dict[str, Any], ...] = ()
+    answers: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    examples: tuple[dict[str, Any], ...] = ()
+    turns: tuple[dict[str, Any], ...] = ()
+    left_out: dict[str, str] = Field(default_factory=dict)
+    runs: tuple[str, ...] = ()
+    missing: str = ""
+
+
+class SuiteFact(Spec):
+    """Hold what a suite asks, as the report needs it.
+
+    Attributes:
+        tasks: name, group, shots, metric, filter, chance (None for a loss).
+        lacking: tasks of the paper's table that cannot be asked -> why.
+    """
+
+    name: str
+    title: str
+    source: str = ""
+    tasks: tuple[dict[str, Any], ...]
+    lacking: dict[str, str] = Field(default_factory=dict)
+
+
 class StageFact(Spec):
     """Hold one stage's place in the graph, its state and its ledger (empty where it keeps none).
 
@@ -211,6 +257,10 @@ class Evidence(Spec):
         external: scores of checkpoints that are no arms, as their files say them.
         settings: the settings; none where the ablation has one only.
         measures: what was measured beside losses; none in results from before that.
+        suites: the suites of tasks that were asked.
+        items: task -> the items that all models were asked: `digest`, and of each the number of its
+            document and, of multiple choice, of the right answer.
+        evaluations: what tasks, probes and routers gave, model by model.
         command: what rebuilds it.
     """
 
@@ -240,6 +290,9 @@ class Evidence(Spec):
     external: tuple[External, ...] = ()
     settings: tuple[Setting, ...] = ()
     measures: tuple[MeasureCell, ...] = ()
+    suites: tuple[SuiteFact, ...] = ()
+    items: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    evaluations: tuple[Evaluated, ...] = ()
     command: str
 
     @property

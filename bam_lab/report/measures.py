@@ -10,6 +10,7 @@ from statistics import median
 
 from bam_lab.errors import SpecError
 from bam_lab.report.costs import cost_of
+from bam_lab.report.evaluated_measures import evaluation_cells
 from bam_lab.report.evidence import Curve, Evidence, MeasureCell, StageFact
 from bam_lab.report.paths import critical_seconds, lineages
 from bam_lab.report.settings import views
@@ -49,6 +50,7 @@ def measures_of(
             cells += _logged(view, arm.name)
             cells += _spent(view, arm.name, spikes)
         cells += transfer_cells(view)
+        cells += evaluation_cells(view)
     return tuple(cells)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from bam_lab.report.blocks import AVERAGE, diagonal
 from bam_lab.report.chains import chains_of
 from bam_lab.report.comparisons import leaves_of
-from bam_lab.report.contrasts import NotMeasured, OutOfScope, cost_value, places_of
+from bam_lab.report.contrasts import GROWTH, NotMeasured, OutOfScope, cost_value, places_of
 from bam_lab.report.costs import num_experts_of
+from bam_lab.report.dense_tasks import task_diagonal
 from bam_lab.report.evidence import Evidence
 from bam_lab.report.homes import at_home, better_experts
 from bam_lab.report.leaves import MORE, Leaf, Ps, partial
@@ -27,11 +28,12 @@ from bam_lab.spec.claim_tests import (
     MonotoneTest,
     Test,
     TrendTest,
+    WidensTest,
     quorum,
     wanted_of,
 )
 from bam_lab.spec.claims import Claim
-from bam_lab.spec.measures import MEASURES, unmeasured
+from bam_lab.spec.measures import MEASURES
 
 
 @dataclass(frozen=True)
@@ -188,13 +190,17 @@ def _places(evidence: Evidence, test: Compared) -> Sequence[str]:
     places = places_of(evidence, test.measure)
     if not MEASURES[test.measure].domains:
         return [""]
+    if isinstance(test, WidensTest):
+        return [GROWTH]
     if test.in_ == "average":
-        return [AVERAGE]
+        suites = dict.fromkeys(place.partition("@")[2] for place in places)
+        return [f"{AVERAGE}@{suite}" if suite else AVERAGE for suite in suites]
     if test.in_ in ("every", "most") or quorum(test.in_):
         return places
-    if test.in_ not in places:
+    chosen = [place for place in places if place.partition("@")[0] == test.in_]
+    if not chosen:
         raise OutOfScope(f"this ablation has no domain {test.in_}")
-    return [test.in_]
+    return chosen
 
 
 def _wanted(where: str, count: int, kind: str) -> int:
@@ -218,8 +224,9 @@ def _experts(
 
 
 def _diagonal(evidence: Evidence, test: DiagonalTest) -> Group:
-    if why := unmeasured(test.measure):
-        raise NotMeasured(why)
+    if test.measure == "task_accuracy":
+        leaves = task_diagonal(evidence)
+        return Group(tuple(leaves), len(leaves))
     leaves = []
     for settings, view in dense_groups(evidence):
         under = f" ({', '.join(settings)})" if settings else ""

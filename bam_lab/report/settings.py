@@ -88,6 +88,9 @@ def _view(evidence: Evidence, setting: Setting) -> Evidence:
             ),
             "receipts": tuple(receipt for receipt in evidence.receipts if receipt.arm in names),
             "measures": tuple(cell for cell in evidence.measures if cell.arm in names),
+            "evaluations": tuple(
+                one for one in evidence.evaluations if one.role != "arm" or one.name in names
+            ),
             "settings": (),
         }
     )

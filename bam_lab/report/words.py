@@ -8,6 +8,7 @@ from bam_lab.spec.claim_tests import (
     AtHomeTest,
     BetterExpertsTest,
     BetterTest,
+    BroadTest,
     Compared,
     CostTest,
     DiagonalTest,
@@ -20,9 +21,10 @@ from bam_lab.spec.claim_tests import (
     ReachesTest,
     Test,
     TrendTest,
+    WidensTest,
     quorum,
 )
-from bam_lab.spec.measures import MEASURES
+from bam_lab.spec.measures import BY_LENGTH, MEASURES
 
 MATCHED = {
     "flops": "FLOPs",
@@ -66,6 +68,12 @@ def words(test: Test, names: Sequence[str] = ()) -> str:
         case BetterExpertsTest(text=text):
             where = "in their own domains" if text == "own" else "on general text"
             return f"the experts of {arms[0]} better than those of {arms[1]}, {where}"
+        case WidensTest():
+            lead = f"the lead of {arms[0]} on {arms[1]} larger at long prompts than at short ones"
+            return f"{lead}{_where(test)}"
+        case BroadTest(without=without):
+            lead = f"{arms[0]} better than {arms[1]} on tasks, without the {without} of most gain"
+            return f"{lead}{_where(test)}"
         case AboveChanceTest():
             return f"{arms[0]} above chance{_where(test)}"
         case DiagonalTest(measure="perplexity"):
@@ -82,6 +90,8 @@ def words(test: Test, names: Sequence[str] = ()) -> str:
 def _bound(test: RatioTest) -> str:
     if test.within is not None:
         return f"within {100 * test.within:g}% of 1"
+    if test.at_most_as is not None:
+        return f"at most their ratio of {MEASURES[test.at_most_as].title}"
     if test.at_most is not None:
         return f"at most {test.at_most:g}"
     return f"at least {test.at_least:g}"
@@ -100,12 +110,16 @@ def _where(test: Compared) -> str:
         setting = ""
     else:
         setting = f", in {test.setting}" + (" settings" if quorum(test.setting) else "")
-    place = f", {_place(test)}" if MEASURES[test.measure].domains else ""
+    placed = MEASURES[test.measure].domains and not isinstance(test, WidensTest | BroadTest)
+    place = f", {_place(test)}" if placed else ""
     return f"{measure}{place}{setting}{matched}"
 
 
+_KINDS = {"task_accuracy": "groups of tasks", "accuracy_by_task": "tasks"}
+
+
 def _place(test: Compared) -> str:
-    kind = "tasks" if test.measure == "task_accuracy" else "domains"
+    kind = "lengths" if test.measure in BY_LENGTH else _KINDS.get(test.measure, "domains")
     if test.in_ == "average":
         return f"on the average over {kind}"
     if test.in_ == "every":

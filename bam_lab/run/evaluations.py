@@ -108,22 +108,25 @@ def latency_stage(resolved: ResolvedAblation) -> Stage | None:
     load = resolved.ablation.evaluate.latency
     if load is None:
         return None
-    timed = {}
-    for arm, method in resolved.arms.items():
-        if isinstance(method, BTMMethod):
-            continue  # an ensemble has no shape of its own
+    # An ensemble has no shape of its own.
+    arms = {arm: m for arm, m in resolved.arms.items() if not isinstance(m, BTMMethod)}
+    timed = []
+    for method in arms.values():
         identity = plain(method)
         for label in ("experts", "branch"):
             identity.pop(label, None)
         experts = model_of(resolved, method).num_experts
-        timed[arm] = {"method": identity, "num_experts": experts}
+        timed.append({"method": identity, "num_experts": experts})
     spec = {
         "model": plain(resolved.model),
         "models": timed,
         "load": plain(load),
         "threads": resolved.scale.phases.mixture.threads,
     }
-    return _stage("latency", "latency", spec, {}, "latency", alone=True)
+    # Known by their place, so that another ablation with the same models has the same stage.
+    return _stage(
+        "latency", "latency", spec, {}, "latency", alone=True, settings={"arms": list(arms)}
+    )
 
 
 def _identity(asked: Asked) -> dict[str, Any]:

@@ -13,9 +13,12 @@ from bam_lab.cost.match import branches, mixed, settled, solve
 from bam_lab.record.files import intact, make_folder, read_json, write_text
 from bam_lab.record.store import Store
 from bam_lab.run.calibration import calibrated
+from bam_lab.run.evaluations import suites_of
 from bam_lab.run.stage import Graph, Stage
 from bam_lab.spec.base import Spec
 from bam_lab.spec.resolved import ResolvedAblation
+from bam_lab.spec.task_files import Suite
+from bam_lab.spec.tasks import HarnessTask
 
 NAME = "index.json"
 
@@ -57,6 +60,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
             for arm, method in child.arms.items()
         },
         "settings": {child.setting: _setting(child) for child in resolved.children},
+        "suites": [_suite(suite) for suite in suites_of(resolved)],
         "external": [_dump(one) for one in resolved.external],
         "replicates": replicates,
         "stages": _rows(graph),
@@ -105,6 +109,31 @@ def _rows(graph: Graph) -> list[dict[str, Any]]:
     return [_row(stage) for stage in (*graph.stages.values(), *graph.again)]
 
 
+def _suite(suite: Suite) -> dict[str, Any]:
+    """Return what a report needs to know of a suite."""
+    tasks = []
+    for asked in suite.asked:
+        task = asked.task
+        tasks.append(
+            {
+                "name": asked.name,
+                "title": task.title,
+                "group": asked.group,
+                "shots": asked.shots,
+                "metric": task.metric,
+                "filter": task.filter if isinstance(task, HarnessTask) else "none",
+                "chance": task.chance,
+            }
+        )
+    return {
+        "name": suite.spec.name,
+        "title": suite.spec.title,
+        "source": suite.spec.source,
+        "tasks": tasks,
+        "lacking": {one.name: one.why for one in suite.spec.lacking},
+    }
+
+
 def _setting(child: ResolvedAblation) -> dict[str, Any]:
     return {
         "axes": child.point.axes,
@@ -126,6 +155,7 @@ def _row(stage: Stage) -> dict[str, Any]:
         "fingerprint": stage.fingerprint,
         "key": stage.key,
         "inputs": stage.inputs,
+        **({"arms": stage.settings["arms"]} if stage.name == "latency" else {}),
     }
 
 

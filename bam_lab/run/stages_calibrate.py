@@ -59,26 +59,33 @@ def calibrate(context: StageContext) -> None:
 
 
 def latency(context: StageContext) -> None:
-    """Write `scores.csv`: seconds of completions by arm, batch and way of computing.
+    """Write `scores.csv`: seconds of completions by arm, batch and way of computing; `turns.json`.
 
-    `computed` is `apart` (attention, then FFN) or `together` (both at the same time; of parallel
-    blocks only). Arms that cannot do a load are left out, and `left_out.json` says why.
+    Arms are numbered, in the order of the spec. `computed` is `apart` (attention, then FFN) or
+    `together` (both at the same time; of parallel blocks only). Arms that cannot do a load are left
+    out, and `left_out.json` says why.
     """
     prepare(context.threads)
     spec, device = context.spec, context.numerics.device
     asked = decode(spec["load"], LatencySpec)
     rows: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
+    turns: list[dict[str, Any]] = []
     shape = decode(spec["model"], ModelSpec)
     for batch in asked.batches:
         load = Load(batch, asked.prompt, asked.new)
         models = {
-            arm: random_model(shape, decode_method(raw["method"]), raw["num_experts"], load, device)
-            for arm, raw in spec["models"].items()
+            str(i): random_model(
+                shape, decode_method(raw["method"]), raw["num_experts"], load, device
+            )
+            for i, raw in enumerate(spec["models"])
         }
         for computed in ("apart", "together") if asked.together else ("apart",):
             with ExitStack() as stack:
                 if computed == "together":
+                    if shape.block != "parallel":
+                        left_out["together"] = "of parallel blocks alone"
+                        continue
                     models = {arm: stack.enter_context(together(m)) for arm, m in models.items()}
                 precision = context.numerics.precision
                 works = {arm: completion(m, load, precision, device) for arm, m in models.items()}
@@ -87,9 +94,14 @@ def latency(context: StageContext) -> None:
                     clock=lambda: now(device),
                     tell=lambda done, all_: _progress(context, done, all_),
                 )
-            left_out |= {f"{arm}, batch {batch}": why for arm, why in found.failures.items()}
+            turns += [
+                {"arm": arm, "batch": batch, "computed": computed, "seconds": own}
+                for arm, own in found.turns.items()
+            ]
+            left_out |= {f"{arm} {batch} {computed}": why for arm, why in found.failures.items()}
             rows += [row | {"computed": computed} for row in latency_rows(found, load)]
     write_csv(context.work / "scores.csv", LATENCY, rows)
+    write_json(context.work / "turns.json", turns)
     write_json(context.work / "left_out.json", left_out)
 
 

@@ -43,6 +43,7 @@ from bam_lab.spec.evaluation import (
 from bam_lab.train.numerics import prepare
 
 ROUTING = ("kind", "layer", "router", "expert", "domain", "metric", "value", "n")
+EXAMPLES = ("layer", "router", "expert", "token", "text", "share", "n")
 LEFT_OUT = "left_out.json"
 Rows = list[dict[str, Any]]
 TextOf = tuple[Path, Sequence[str], str]
@@ -67,8 +68,9 @@ def routing(context: StageContext) -> None:
         spec["batch_sequences"],
     )
     write_csv(context.work / "scores.csv", ROUTING, found.rows)
-    columns = tuple(found.tokens[0]) if found.tokens else ("kind",)
-    write_csv(context.work / "tokens.csv", columns, found.tokens)
+    tokenizer = tokenizers.load(context.inputs["tokenizer"] / "tokenizer")
+    examples = [row | {"text": tokenizer.decode([row["token"]])} for row in found.tokens]
+    write_csv(context.work / "tokens.csv", EXAMPLES, examples)
 
 
 def probe(context: StageContext) -> None:

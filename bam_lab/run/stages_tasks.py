@@ -178,24 +178,10 @@ def answers_of(
             "items": [row["doc_hash"][:16] for row in own],
             "document": [documents[row["doc_id"]] for row in own],
             "value": [row["value"] for row in own],
-            "given": [_given(row) if choice else None for row in own],
+            "given": [row["answer"] if choice else None for row in own],
             "wanted": [row["target"] if choice else None for row in own],
         }
     return found
-
-
-def _given(row: Mapping[str, Any]) -> int | None:
-    """Return which choice the metric counts as the answer; None where it does not say."""
-    match row["metric"]:
-        case "acc":
-            return int(row["answer"])
-        case "acc_mutual_info":  # behind the choices stand those without their question
-            nats = row["loglikelihoods"]
-            half = len(nats) // 2
-            gains = [nats[i] - nats[half + i] for i in range(half)]
-            return gains.index(max(gains))
-        case _:
-            return None
 
 
 def _documents(folder: Path | None, name: str) -> list[int]:

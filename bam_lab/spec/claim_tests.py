@@ -11,8 +11,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bam_lab.spec.base import PositiveFloat, Spec
-from bam_lab.spec.measures import MEASURES, MeasureName
+from bam_lab.spec.base import PositiveFloat, PositiveInt, Spec
+from bam_lab.spec.measures import BY_LENGTH, MEASURES, MeasureName
 
 _NAME = r"[a-z0-9][a-z0-9_.-]*"
 _LEAST = r"at least [1-9]\d* of [1-9]\d*"
@@ -61,7 +61,7 @@ class Compared(Spec):
             raise ValueError(f"`in` has no effect, {self.measure} has no domains; remove it")
         if self.in_.startswith("at most") and not isinstance(self, BetterTest | NoGainTest):
             raise ValueError("`at most` says something of better and no_gain alone")
-        turned = isinstance(self, BetterTest | NoGainTest | OrderTest | InteractionTest)
+        turned = isinstance(self, _TURNED)
         if turned and MEASURES[self.measure].better == "none":
             raise ValueError(f"no direction of {self.measure} is better; use ratio or monotone")
         of_experts = isinstance(self, AtHomeTest | BetterExpertsTest)
@@ -129,9 +129,10 @@ class EqualTest(Compared):
 
 
 class RatioTest(Compared):
-    """Claim that the measure of `arm` over that of `than` lies within bounds; exactly one is given.
+    """Claim that the measure of `arm` over that of `than` lies within one bound.
 
     Attributes:
+        at_most_as: the bound is the ratio of the two arms in this measure of arithmetic.
         within: the ratio lies within 1/(1 + `within`) and 1 + `within`.
     """
 
@@ -141,6 +142,7 @@ class RatioTest(Compared):
     within: PositiveFloat | None = None
     at_most: PositiveFloat | None = None
     at_least: PositiveFloat | None = None
+    at_most_as: MeasureName | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,8 +151,11 @@ class RatioTest(Compared):
 
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
-        if sum(bound is not None for bound in (self.within, self.at_most, self.at_least)) != 1:
-            raise ValueError("exactly one of within, at_most and at_least must be given")
+        bounds = (self.within, self.at_most, self.at_least, self.at_most_as)
+        if sum(bound is not None for bound in bounds) != 1:
+            raise ValueError("one of within, at_most, at_least and at_most_as must stand alone")
+        if self.at_most_as is not None and MEASURES[self.at_most_as].source != "costs":
+            raise ValueError(f"{self.at_most_as} is no arithmetic; inference_flops is")
         if MEASURES[self.measure].margin is not None:
             raise ValueError(f"differences of {self.measure} are not ratios; use another test")
         return self
@@ -244,12 +249,62 @@ class ReachesTest(Compared):
         return self.arm, self.target
 
 
+class WidensTest(Compared):
+    """Claim that the lead of `arm` on `than` is larger at the longest prompts than at the shortest.
+
+    Of measures whose places are lengths.
+    """
+
+    test: Literal["widens"]
+    arm: Role
+    than: Role
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
+
+    @model_validator(mode="after")
+    def _has_lengths(self) -> Self:
+        if self.measure not in BY_LENGTH:
+            raise ValueError(f"{self.measure} has no lengths; {', '.join(BY_LENGTH)} have")
+        if "in_" in self.model_fields_set:
+            raise ValueError("`in` has no effect, the longest is compared with the shortest")
+        return self
+
+
+class BroadTest(Compared):
+    """Claim that `arm` is better than `than` on tasks also without those on which it gains most.
+
+    Attributes:
+        without: how many tasks are left out; which ones, the same data say, which makes the test
+            stricter, never laxer.
+    """
+
+    test: Literal["broad"]
+    arm: Role
+    than: Role
+    measure: Literal["accuracy_by_task"] = "accuracy_by_task"
+    without: PositiveInt
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the roles that the test names."""
+        return self.arm, self.than
+
+    @model_validator(mode="after")
+    def _average(self) -> Self:
+        if "in_" in self.model_fields_set:
+            raise ValueError("`in` has no effect, the average over tasks is compared; remove it")
+        return self
+
+
 class AboveChanceTest(Compared):
     """Claim that `arm` answers more than guessing does, task by task (exact binomial tests)."""
 
     test: Literal["above_chance"]
     arm: Role
-    measure: Literal["task_accuracy", "needle_accuracy"] = "task_accuracy"
+    measure: Literal["accuracy_by_task", "needle_accuracy"] = "accuracy_by_task"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -340,6 +395,8 @@ Test = Annotated[
     | InteractionTest
     | TrendTest
     | ReachesTest
+    | WidensTest
+    | BroadTest
     | AboveChanceTest
     | AtHomeTest
     | BetterExpertsTest
@@ -347,6 +404,10 @@ Test = Annotated[
     | CostTest,
     Field(discriminator="test"),
 ]
+
+
+_TURNED = (BetterTest, NoGainTest, OrderTest, InteractionTest, WidensTest)
+"""Tests that say which direction is better."""
 
 
 def quorum(where: str) -> tuple[Literal["least", "most"], int, int] | None:

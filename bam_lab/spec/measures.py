@@ -24,7 +24,7 @@ class Measure:
             replicate), `training` (ledgers and metrics of the mixture phase), or `evaluation`.
         margin: smallest difference that counts, in the measure's own unit; None compares
             logarithms, and the margin is the spec's `delta`, relative.
-        domains: whether there is a value for each domain, or task.
+        domains: whether there is a value for each domain, task, group of tasks, or length.
     """
 
     title: str
@@ -152,10 +152,16 @@ MEASURES: dict[MeasureName, Measure] = {
         0.005,
     ),
     "completion_perplexity": Measure(
-        "perplexity of completions, the prompt routed as in generation", "", "lower", "evaluation"
+        "perplexity of completions, routed by the prompt",
+        "",
+        "lower",
+        "evaluation",
+        domains=True,
     ),
-    "needle_accuracy": Measure("needles found in long prompts", "", "higher", "evaluation", _SHARE),
-    "latency": Measure("seconds to decode 16 tokens after 256", "s", "lower", "evaluation"),
+    "needle_accuracy": Measure(
+        "needles found in prompts", "", "higher", "evaluation", _SHARE, domains=True
+    ),
+    "latency": Measure("seconds of a completion, by rounds", "s", "lower", "evaluation"),
     "task_accuracy": Measure(
         "accuracy on tasks, by group of tasks", "", "higher", "evaluation", 0.01, domains=True
     ),
@@ -171,6 +177,7 @@ MEASURES: dict[MeasureName, Measure] = {
         "lower",
         "evaluation",
         0.005,
+        domains=True,
     ),
     "position_gradient": Measure(
         "gradient norm of the first segment's absolute position embeddings",
@@ -179,6 +186,13 @@ MEASURES: dict[MeasureName, Measure] = {
         "evaluation",
     ),
 }
+
+BY_LENGTH: tuple[MeasureName, ...] = (
+    "completion_perplexity",
+    "prompt_mismatch",
+    "needle_accuracy",
+)
+"""Measures whose places are lengths of prompts."""
 
 assert set(MEASURES) == set(get_args(MeasureName))
 

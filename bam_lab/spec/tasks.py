@@ -173,8 +173,8 @@ class TaskSpec(Spec):
             executed).
         metric: the score that stands for the task: `acc` (the largest log-likelihood; of a cloze,
             what greedy decoding gives), `acc_norm` (the largest by character), `acc_mutual_info`
-            (the largest gain over the answer without its question, which small models need: they
-            prefer likely text whatever the question is), or the one that its kind has.
+            (the largest gain over the answer without its question; unfair to models that route by
+            their prompt, which then is none), or the one that its kind has.
         chance: the share of right answers that guessing gives; null for a loss, which has none.
         shots: examples before each question, unless a suite says otherwise ...
         examples: ... of which so many are set aside, and never scored.

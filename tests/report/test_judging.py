@@ -273,7 +273,7 @@ def test_seconds_are_compared_as_ratios(evidence_of: EvidenceOf) -> None:
 def test_what_no_stage_measures_says_so(evidence_of: EvidenceOf) -> None:
     found = verdict(evidence_of(replicates=3), by("latency"))
     assert found.verdict == "not measured"
-    assert "latency (seconds to decode 16 tokens after 256) is not part" in found.details[0]
+    assert "latency (seconds of a completion, by rounds) is not asked for" in found.details[0]
     found = verdict(evidence_of(replicates=3), by("load_min"))
     assert found.verdict == "not measured"
     assert "soft has no load_min" in found.details[0]

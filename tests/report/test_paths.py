@@ -82,7 +82,7 @@ def test_measures_are_shown_where_asked_for(evidence_of):
     assert set(own) == {("params total", "ours"), ("needle accuracy", "ours")}
     assert own["params total", "ours"].number > 500_000
     assert own["needle accuracy", "ours"].text == MISSING
-    assert "not part of `evaluate` yet" in own["needle accuracy", "ours"].note
+    assert "is not asked for" in own["needle accuracy", "ours"].note
     assert "params total: parameters; lower is better" in table.caption
     gone = measure_value(evidence, "top-1", "critical_path_seconds")
     assert gone.text == MISSING and gone.note == "not run yet: mixture top-1 r0"

@@ -17,8 +17,8 @@ from bam_lab.spec.task_files import (
 )
 from bam_lab.spec.tasks import HarnessTask, TaskSpec
 
-OFFLINE = ["continuations", "default", "law-reasoning", "law-tort", "written"]
-PAPERS = ["bam-downstream", "btx", "law-legalbench", "law-lsat", "lory"]
+OFFLINE = ["continuations", "default", "default-by-reasoning", "law-reasoning", "law-tort", "written"]
+PAPERS = ["bam-downstream", "bam-downstream-lsat", "btx", "law-legalbench", "law-lsat", "lory"]
 
 
 @pytest.mark.parametrize("name", known_tasks())
@@ -160,7 +160,7 @@ def test_the_version_of_lm_eval_is_the_one_that_was_read():
     [
         (read_task, "tort_law", "tort_law: must be a known task, got 'tort_law'. Did you mean `to"),
         (read_suite, "defualt", "must be a known suite, got 'defualt'. Did you mean `default`?"),
-        (read_suite, "xyz", "must be a known suite, got 'xyz'. Known: bam-downstream, btx, "),
+        (read_suite, "xyz", "must be a known suite, got 'xyz'. Known: bam-downstream, "),
         (read_suite, "", "an empty name: must be a known suite, got ''. Known: "),
         (read_task, "no/such.yaml", "no/such.yaml: the file must be readable"),
     ],

@@ -67,15 +67,22 @@ def test_examples_stand_before_the_question_with_their_answers():
         lm_eval_config(read_task("tort-law"), built(examples=5), shots=6)
 
 
-def test_continuations_go_on_as_the_text_did_and_weigh_answers_by_themselves():
+def test_continuations_go_on_as_the_text_did():
     config = lm_eval_config(read_task("law-continuation"), built(prompt="It was"))
     assert asked(config)[0] == ("It was", " no such thing")
-    assert asked(config)[4] == ("", " no such thing")
     lines = lm_eval_config(read_task("code-continuation"), built())
     assert asked(lines)[1] == ("Question 0?", "\none thing")
     _, found = scored(config)
-    assert {row["metric"] for row in found.rows} == {"acc", "acc_norm", "acc_mutual_info"}
+    assert {row["metric"] for row in found.rows} == {"acc", "acc_norm"}
     assert all(row["chance"] == 0.25 for row in found.rows)
+
+
+def test_answers_weighed_without_their_question_are_read_twice():
+    task = read_task("law-continuation").model_copy(update={"metric": "acc_mutual_info"})
+    config = lm_eval_config(task, built(prompt="It was"))
+    assert asked(config)[4] == ("", " no such thing")
+    _, found = scored(config)
+    assert {row["metric"] for row in found.rows} == {"acc", "acc_norm", "acc_mutual_info"}
 
 
 def test_text_that_looks_like_a_template_or_a_list_stays_text():
