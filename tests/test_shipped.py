@@ -14,7 +14,7 @@ from bam_lab.spec.load import find_ablation, list_ablations, load_ablation
 ROOT = Path(__file__).parents[1]
 FILES = sorted(
     path
-    for kind in ("configs", "ablations", "published")
+    for kind in ("configs", "ablations", "published", "eval")
     for path in resources.folder(kind).rglob("*.yaml")
 )
 ABLATIONS = [path.stem for path in list_ablations()]

@@ -20,13 +20,13 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="[ID|PATH]...",
-            help="Ablations by id or alias, files, folders; all shipped files if none.",
+            help="Ablations by id or alias, tasks and suites by name, files, folders; all if none.",
         ),
     ] = None,
     domains: options.Domains = None,
     store: options.StorePath = None,
 ) -> None:
-    """Check ablations and configs; say every problem with its file and line."""
+    """Check ablations, configs, tasks and suites; say every problem with its file and line."""
     from bam_lab.cli.kinds import is_ablation, problems_of
 
     problems = list[str]()
@@ -44,24 +44,23 @@ def check(
 
 
 def _named(given: Iterable[str], problems: list[str]) -> Iterator[Path]:
-    """Yield paths as they are, and the file of an ablation's id or alias; problems are added."""
+    """Yield paths as they are, and the file of an ablation, task or suite; problems are added."""
     from bam_lab.spec.load import find_ablation
+    from bam_lab.spec.task_files import known_suites, known_tasks
 
+    tasks_and_suites = known_tasks() | known_suites()
     for name in given:
         path = Path(name)
         try:
             is_path = bool(name) and bool(path.suffix or os.path.exists(path))
-            yield path if is_path else find_ablation(name)
+            yield path if is_path else tasks_and_suites.get(name) or find_ablation(name)
         except SpecError as error:
             problems += error.problems
 
 
 def _shipped() -> list[Path]:
-    return [
-        resources.folder("configs"),
-        resources.folder("ablations"),
-        resources.folder("published"),
-    ]
+    kinds: tuple[resources.Kind, ...] = ("configs", "ablations", "published", "eval")
+    return [resources.folder(kind) for kind in kinds]
 
 
 def _files(paths: Iterable[Path], problems: list[str]) -> list[Path]:

@@ -19,6 +19,9 @@ from bam_lab.spec.published import PublishedTable, table_problems
 from bam_lab.spec.reader import Document, load, validate
 from bam_lab.spec.recipe import RecipeSpec
 from bam_lab.spec.scale import ScaleSpec
+from bam_lab.spec.task_files import suite_problems
+from bam_lab.spec.task_rules import task_problems
+from bam_lab.spec.tasks import HarnessFile, SuiteSpec, TaskSpec
 
 
 def problems_of(path: Path, added: Mapping[str, DomainSource] | None = None) -> list[str]:
@@ -119,6 +122,20 @@ def _questions(document: Document) -> Iterable[str]:
     return [*problems, *(gap_problems(document, file) if file else ())]
 
 
+def _task(document: Document) -> Iterable[str]:
+    task, problems = validate(document, TaskSpec)
+    return [*problems, *(task_problems(document, task) if task else ())]
+
+
+def _harness(document: Document) -> Iterable[str]:
+    return validate(document, HarnessFile)[1]
+
+
+def _suite(document: Document) -> Iterable[str]:
+    suite, problems = validate(document, SuiteSpec)
+    return [*problems, *(suite_problems(document, suite) if suite else ())]
+
+
 @dataclass(frozen=True)
 class _Kind:
     """Know a kind of file by its folder, or else by a key that no other kind has."""
@@ -139,6 +156,9 @@ _KINDS = (
     _Kind("published table", "published", "rows", _published),
     _Kind("claims", "", "claims", _claims),
     _Kind("questions", "", "questions", _questions),
+    _Kind("task", "", "documents", _task),
+    _Kind("tasks of lm-eval", "", "package", _harness),
+    _Kind("suite", "suites", "tasks", _suite),
 )
 
 

@@ -5,6 +5,7 @@ for asked in suite.asked:
     asked.name, asked.shots, asked.group, asked.task
 """
 
+import os.path
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -135,7 +136,7 @@ def suite_problems(document: Document, suite: SuiteSpec) -> Iterator[str]:
 
 def _asked_task(document: Document, name: str) -> TaskSpec | HarnessTask:
     if name.endswith(".yaml"):
-        return read_task(str(Path(document.file).parent / name))
+        return read_task(os.path.normpath(Path(document.file).parent / name))
     theirs = harness_file().tasks.get(name)
     return read_task(name) if theirs is None else theirs
 

@@ -21,6 +21,57 @@ def test_one_file_and_a_folder():
     assert bam_lab("check", "configs", "ablations", GOOD).code == 0
 
 
+def test_tasks_and_suites_by_name_file_and_folder():
+    assert "1 file is fine" in bam_lab("check", "eval/suites/lory.yaml").out
+    assert "1 file is fine" in bam_lab("check", "eval/tasks/tort-law").out
+    assert "1 file is fine" in bam_lab("check", "eval/lm-eval.yaml").out
+    assert "2 files are fine" in bam_lab("check", "tort-law", "law-tort").out
+    count = len(list(Path("eval").rglob("*.yaml")))
+    assert f"{count} files are fine" in bam_lab("check", "eval").out
+
+
+def copied(path, to, *changes):
+    text = Path(path).read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    to.parent.mkdir(exist_ok=True)
+    to.write_text(text)
+    return to
+
+
+def test_all_problems_of_tasks_and_suites_at_once(tmp_path):
+    task = copied(
+        "eval/tasks/tort-law/task.yaml",
+        tmp_path / "tort-law" / "task.yaml",
+        ("name: tort-law", "name: tort"),
+        ("chance: 0.25", "chance: 0.5"),
+        ("shots: 0", "shots: 9"),
+    )
+    suite = copied(
+        "eval/suites/btx.yaml",
+        tmp_path / "suites" / "btx.yaml",
+        ("offline: default", "offline: defualt"),
+        ("arc_easy", "arc_eazy"),
+        ("tasks:\n", "tasks:\n  - {task: ../tort-law/task.yaml, shots: 0, group: law}\n"),
+    )
+    harness = copied(
+        "eval/lm-eval.yaml", tmp_path / "lm.yaml", ("    subsets: [main]", "    sets: 1")
+    )
+    done = bam_lab("check", str(tmp_path))
+    assert done.code == 2
+    for told in (
+        f"{task}:3:1: name must be its folder's name 'tort-law', got 'tort'",
+        f"{task}:9:1: chance must be 0.25, what guessing gives here, got 0.5",
+        f"{task}:10:1: shots must be at most examples (5), got 9",
+        f"{suite}:6:1: offline must be a known suite, got 'defualt'. Did you mean `default`?",
+        f"{suite}:15:6: tasks.7.task must be a known task, got 'arc_eazy'. Did you mean `arc_e",
+        f"{harness}:13:5: tasks.gsm8k.sets must be a known key",
+    ):
+        assert told in done.err
+    assert "6 problems" in done.err  # those of a task that a suite names stand once
+
+
 def test_all_problems_of_all_files_at_once(tmp_path):
     first, second = tmp_path / "one.yaml", tmp_path / "two.yaml"
     first.write_text("schema: 1\nvocab_size: 10\ndim: x\nnum_layer: 2\n")
