@@ -27,6 +27,7 @@ from bam_lab.report.by_setting import Result, result_of
 from bam_lab.report.claims import Judgement, judge
 from bam_lab.report.collect import collect
 from bam_lab.report.curves import curves_figure, has_curves
+from bam_lab.report.evaluations import sections_of
 from bam_lab.report.evidence import Evidence, read_results
 from bam_lab.report.external import external_table
 from bam_lab.report.leaves import nats
@@ -109,7 +110,10 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     tables = _tables(evidence, published)
     asked = [table for table in (tables["budgets"], tables["measures"]) if table]
     specialised = specialisations(evidence, published)
+    sections = sections_of(evidence)
+    asked += [table for section in sections for table in section.main]
     every = [*result.tables, *(t for t in tables.values() if t), *(s.table for s in specialised)]
+    every += [table for section in sections for table in section.tables]
     summary = _summary(evidence, judgements, result)
     texts = {
         "report.html": render_html(
@@ -120,6 +124,7 @@ def write(evidence: Evidence, out: Path) -> Rendered:
             tables=tables,
             result=result,
             specialised=specialised,
+            sections=sections,
             judgements=judgements,
             delta_nats=nats(evidence.delta),
             assumptions=register(evidence),
