@@ -13,6 +13,7 @@ What is unusual, since lm-eval 0.4.13 does otherwise:
 - each task is evaluated by itself: one that fails is named with its reason, and the rest goes on;
 - few-shot examples are drawn anew from one seed for every model, and are the same for every number
   of processes (`sharing.py`: lm-eval sees one process); never from the documents that are scored;
+- the standard error of a perplexity is that of the mean it is made of (`perplexity_error`);
 - an average of a group is refused where its tasks' versions or shots differ, or one has no score.
 """
 
@@ -42,7 +43,14 @@ from bam_lab.evaluate.harness_files import (
     yaml_files,
 )
 from bam_lab.evaluate.harness_guards import guarded, quiet, seeded
-from bam_lab.evaluate.harness_rows import Row, TaskFacts, average_rows, sample_rows, score_rows
+from bam_lab.evaluate.harness_rows import (
+    Row,
+    TaskFacts,
+    average_rows,
+    perplexity_error,
+    sample_rows,
+    score_rows,
+)
 from bam_lab.evaluate.likelihood import Model
 from bam_lab.spec.messages import nearest
 
@@ -196,7 +204,7 @@ def evaluate(
         tell(done, len(tasks.tasks), name)
         facts = tasks.facts[name]
         lm.truncated, lm.working = 0, False
-        with quiet() as heard, _templates(tasks.allow_code), seeded():
+        with quiet() as heard, _templates(tasks.allow_code), _errors(), seeded():
             try:
                 result, logged = _scored(lm, name, task, limit, bootstrap_iters)
                 samples = sample_rows(facts, logged)
@@ -376,6 +384,25 @@ def _templates(allow_code: bool) -> Iterator[None]:
         yield
     finally:
         lm_eval.utils.env = kept
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Let perplexities have `perplexity_error`, while the context lasts."""
+    import lm_eval.evaluator_utils
+    from lm_eval.api.metrics import perplexity
+
+    kept = lm_eval.evaluator_utils.stderr_for_metric
+
+    def errors(metric: Any, bootstrap_iters: int) -> Any:
+        ours = metric is perplexity and bootstrap_iters > 0
+        return perplexity_error if ours else kept(metric, bootstrap_iters)
+
+    try:
+        lm_eval.evaluator_utils.stderr_for_metric = errors
+        yield
+    finally:
+        lm_eval.evaluator_utils.stderr_for_metric = kept
 
 
 def _once(heard: Sequence[str]) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """What lm-evaluation-harness found, as tidy rows: one a metric, and one a document and metric.
 
 A score is: kind (`task`, or `group` for an average), task, version, metric, filter, shots, n
-(documents), value, stderr (None where there is none), higher_is_better, chance (what guessing
-gives; None where the task's metadata does not say), truncated (requests whose context was cut),
-precision, batch_tokens, max_len, rule.
+(documents), value, stderr (None where there is none; of a perplexity `perplexity_error`),
+higher_is_better, chance (what guessing gives; None where the task's metadata does not say),
+truncated (requests whose context was cut), precision, batch_tokens, max_len, rule.
 
 A sample is: task, version, shots, filter, doc_id, doc_hash, prompt_hash, target_hash, metric, value
 (None where a metric is of all documents only), loglikelihoods (of the choices, or of the text, in
@@ -12,6 +12,8 @@ document and metric, so that two models are paired by (task, doc_id, doc_hash).
 """
 
 import math
+import statistics
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -140,8 +142,6 @@ def sample_rows(facts: TaskFacts, samples: Sequence[Mapping[str, Any]]) -> list[
         nats = [] if facts.kind == "generate_until" else [_first(x) for x in found]
         target = _target(facts, sample)
         for metric in sample["metrics"]:
-            value = sample[metric]
-            scalar = isinstance(value, bool | int | float) or hasattr(value, "item")
             rows.append(
                 {
                     "task": facts.name,
@@ -153,7 +153,7 @@ def sample_rows(facts: TaskFacts, samples: Sequence[Mapping[str, Any]]) -> list[
                     "prompt_hash": sample["prompt_hash"],
                     "target_hash": sample["target_hash"],
                     "metric": metric,
-                    "value": float(value) if scalar else _of_one(metric, value),
+                    "value": _of_one(metric, sample[metric]),
                     "loglikelihoods": nats,
                     "answer": _answer(facts, sample, metric, nats),
                     "target": target,
@@ -167,11 +167,36 @@ def _first(response: Any) -> float:
 
 
 def _of_one(metric: str, value: Any) -> float | None:
-    """Return a text's own value from its (log-likelihood, weight)."""
+    """Return a document's own value; None where a metric is of all documents only, or no float.
+
+    Of a text lm-eval keeps the log-likelihood, or that and a weight, under the name of the metric.
+    """
+    if isinstance(value, bool | int | float) or hasattr(value, "item"):
+        is_nats = metric == "perplexity" and value <= 0
+        return _exp(-float(value)) if is_nats else float(value)
     if metric not in _WEIGHTED or not value[1]:
         return None
-    nats = -value[0] / value[1]
-    return float(nats / math.log(2) if metric == "bits_per_byte" else math.exp(nats))
+    nats = float(-value[0] / value[1])
+    return nats / math.log(2) if metric == "bits_per_byte" else _exp(nats)
+
+
+def _exp(nats: float) -> float | None:
+    return math.exp(nats) if nats < math.log(sys.float_info.max) else None
+
+
+def perplexity_error(loglikelihoods: Sequence[float]) -> float:
+    """Return the standard error of a perplexity, e to the mean negative log-likelihood.
+
+    It is that of the mean, times the perplexity (delta method), so an interval is perplexity *
+    exp(+-z * error / perplexity), which stays above 0. lm-eval draws documents anew instead: where
+    few of them weigh most, its error is larger than the perplexity, which less its error is then
+    negative; and its squares overflow, which costs the task all its scores.
+
+    Args:
+        loglikelihoods: of two documents or more, in nats.
+    """
+    mean_error = statistics.stdev(loglikelihoods) / math.sqrt(len(loglikelihoods))
+    return math.exp(-statistics.fmean(loglikelihoods)) * mean_error
 
 
 def _target(facts: TaskFacts, sample: Mapping[str, Any]) -> Any:

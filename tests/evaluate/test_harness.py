@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from bam_lab.errors import InputError, SpecError
 from bam_lab.evaluate.answering import Settings
 from bam_lab.evaluate.harness import adapter, evaluate, load_tasks
+from bam_lab.evaluate.harness_files import in_memory
 from bam_lab.evaluate.likelihood import continuation_nats
 from bam_lab.hf.causal import HFCausal
 from bam_lab.hf.names import LLAMA, to_hf
@@ -229,11 +230,46 @@ def test_requests_that_are_cut_are_counted_for_each_task():
 
 def test_bootstrap_runs_in_this_process(monkeypatch):
     monkeypatch.setattr("multiprocessing.Pool", None)
-    tasks = load_tasks([TASKS["last-word"]])
-    found, none = scored(tasks), scored(tasks, bootstrap_iters=0)
+    metrics = [{"metric": "acc", "aggregation": "nanmean", "higher_is_better": True}]
+    choices = load_tasks([choice_task(metric_list=metrics)])
+    (row,) = scored(choices).rows
+    p = row["value"]
+    assert row["stderr"] == pytest.approx(math.sqrt(p * (1 - p) / 12), rel=0.1)
+    none = scored(choices, bootstrap_iters=0)
+    words_too = scored(load_tasks([TASKS["last-word"]]), bootstrap_iters=0)
+    assert {row["stderr"] for row in none.rows + words_too.rows} == {None}
+
+
+def likely(*nats):
+    """Return a task of as many documents, each of that many nats."""
+
+    def own(document, results):
+        return {"perplexity": -nats[int(document["number"])], "acc": 0.0}
+
+    documents = [{"text": "a", "word": "b", "number": i} for i in range(len(nats))]
+    config = last_word_task(process_results=own)
+    return in_memory(config, {"test": documents})
+
+
+def test_the_error_of_a_perplexity_is_that_of_its_mean():
+    """Drawn anew, its error was above the perplexity: less its error that was negative."""
+    nats = [1.0, 2.0, 4.0, 60.0]
+    found = scored(load_tasks([likely(*nats)], allow_code=True))
     (row,) = [row for row in found.rows if row["metric"] == "perplexity"]
-    assert row["stderr"] > 0
-    assert {row["stderr"] for row in none.rows} == {None}
+    spread = math.sqrt(sum((x - 16.75) ** 2 for x in nats) / 3 / 4)
+    assert row["value"] == pytest.approx(math.exp(16.75))
+    assert row["stderr"] == pytest.approx(math.exp(16.75) * spread)
+    own = [sample["value"] for sample in found.samples if sample["metric"] == "perplexity"]
+    assert own == pytest.approx([math.exp(x) for x in nats])
+
+
+def test_a_perplexity_whose_square_is_no_float_costs_no_scores():
+    found = scored(load_tasks([likely(1.0, 1200.0)], allow_code=True))
+    assert found.failures == {}
+    rows = {row["metric"]: row for row in found.rows}
+    assert rows["perplexity"]["value"] == pytest.approx(math.exp(600.5))
+    assert rows["perplexity"]["stderr"] > 0 and rows["acc"]["value"] == 0.0
+    assert None in [sample["value"] for sample in found.samples]
 
 
 def test_nothing_is_written_to_the_terminal_and_no_seed_moves(capfd):
