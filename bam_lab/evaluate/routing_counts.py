@@ -109,8 +109,12 @@ def serving(routing: Routing) -> Bool[Tensor, "B P E"]:
 
 def weights(routing: Routing) -> Float[Tensor, "B P E"]:
     """Return the weight with which each decision goes to each expert."""
-    everyone = routing.kept is None and routing.chosen.shape[-1] == routing.logits.shape[-1]
-    return routing.gates if everyone else serving(routing).float()
+    return routing.gates if every_expert_serves(routing) else serving(routing).float()
+
+
+def every_expert_serves(routing: Routing) -> bool:
+    """Return whether nothing is chosen: soft routing, and merged parameters."""
+    return routing.kept is None and routing.chosen.shape[-1] == routing.logits.shape[-1]
 
 
 def decision_of(method: MethodSpec, tokens: int, decisions: int) -> Int[Tensor, " T"]:
@@ -132,19 +136,6 @@ def decisions_that_count(
     followed = decision_of(method, scored.shape[1], decisions).to(scored.device)
     found = scored.new_zeros((scored.shape[0], decisions), dtype=torch.long)
     return found.index_add_(1, followed, scored.long()) > 0
-
-
-@torch.no_grad()
-def churn(before: Output, after: Output) -> dict[Place, float]:
-    """Return the share of decisions whose likeliest expert is another, router by router.
-
-    Of one text, at two times of a training run (router churn).
-    """
-    pairs = zip(routings_of(before), routings_of(after), strict=True)
-    return {
-        place: float((one.logits.argmax(-1) != other.logits.argmax(-1)).float().mean())
-        for (place, one), (_, other) in pairs
-    }
 
 
 def _array(x: Tensor) -> Floats:

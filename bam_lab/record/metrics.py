@@ -1,5 +1,14 @@
 """A stage's metrics: one JSON object a line, appended as training goes.
 
+A row about training holds means over the steps since the row before, over all ranks and passes:
+`loss`, the language-model loss in nats a token, the losses and facts of routers by name, and
+`grad_norm_mean`. Of the same steps, `loss_max` and `grad_norm_max` are the largest single one;
+`grad_norm` is the last step's alone. Norms are before clipping. Older logs lack `loss_max`,
+`grad_norm_mean` and `grad_norm_max`.
+
+A row about held-out text holds `valid`, domain -> nats a token, and from a mixture's second one on
+`churn`, ffn or attention -> router churn since the row before (`evaluate/churn.py`).
+
 A crash can tear the last line; readers leave it out. A resumed stage first cuts the rows after its
 checkpoint's step, so that the file reads as if nothing had happened.
 """

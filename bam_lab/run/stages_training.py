@@ -12,6 +12,7 @@ import torch
 
 from bam_lab.data.tokens.batches import Batches
 from bam_lab.errors import InputError
+from bam_lab.evaluate.churn import watch_of
 from bam_lab.evaluate.heldout import domain_nats
 from bam_lab.methods import module_of
 from bam_lab.model.transformer import Transformer, initialise
@@ -26,7 +27,9 @@ from bam_lab.run.stages_common import (
     stream_seed,
 )
 from bam_lab.spec.branches import LoRASpec
+from bam_lab.spec.experts import is_mixture
 from bam_lab.spec.model import ModelSpec
+from bam_lab.spec.parts import domain_of
 from bam_lab.spec.scale import OptimizerSpec
 from bam_lab.train import callbacks, resume
 from bam_lab.train.fit import Fitted, fit
@@ -38,6 +41,8 @@ VALIDATIONS = 10
 VALIDATION_TOKENS = 2048
 """Held-out tokens a domain at each point, at most a batch's; always the same, so that the curve has
 no sampling noise."""
+WATCHED_TOKENS = 512
+"""Held-out tokens a domain, in whole windows, of which router churn is measured at each point."""
 
 
 def train_seed_model(context: StageContext) -> None:
@@ -151,6 +156,7 @@ def _fit(context: StageContext, module: TrainedModule, batches: Batches) -> Fitt
         progress=progress,
         validate=validation(context, module),
         validate_every=math.ceil(steps / VALIDATIONS),
+        watch=watching(context, module),
         before=_before(context),
     )
 
@@ -196,6 +202,24 @@ def validation(context: StageContext, module: TrainedModule) -> Callable[[], dic
         )
 
     return validate
+
+
+def watching(context: StageContext, module: TrainedModule) -> callbacks.Watch:
+    """Return a function that gives the routers' churn on a small fixed held-out slice.
+
+    Of the domains that the phase itself reads, so that no other arm of an ablation changes it.
+    """
+    if not is_mixture(module.model.method):
+        return lambda before: ({}, before)
+    return watch_of(
+        module.model,
+        context.inputs["tokenizer"] / TOKENS,
+        list(dict.fromkeys(map(domain_of, context.spec["mix"]))),
+        "valid",
+        context.spec["model"]["max_seq_len"],
+        WATCHED_TOKENS,
+        context.numerics.precision,
+    )
 
 
 def _write_ledger(context: StageContext, fitted: Fitted, batches: Batches) -> None:

@@ -17,6 +17,13 @@ from bam_lab.train import resume
 from bam_lab.train.module import TrainedModule
 
 Validate = Callable[[], dict[str, float]]
+Watch = Callable[[resume.Decisions], tuple[dict[str, float], resume.Decisions]]
+"""From the decisions of the validation before to kind of router -> churn since, and those of now.
+
+Without a validation before, or a router, there is no churn."""
+
+MAXIMA = ("loss_max", "grad_norm_max")
+"""What a row has the largest of, over the steps since the row before; the rest are means."""
 
 
 class Progress(NamedTuple):
@@ -31,8 +38,7 @@ class Progress(NamedTuple):
 class Recorder(Callback):
     """Write `metrics.jsonl`, report progress, stop at a loss that is not finite.
 
-    A row holds the mean of each loss over the steps since the row before, over all ranks and
-    passes. Every rank checks and reports; the first one writes and validates.
+    Every rank checks and reports; the first one writes and validates.
     """
 
     def __init__(
@@ -42,12 +48,15 @@ class Recorder(Callback):
         progress: Callable[[Progress], None],
         validate: Validate,
         validate_every: int,
+        watch: Watch,
     ):
         """Write into `folder` a row every `every` steps; `validate_every` 0 is never."""
         self.path = folder / metrics.NAME
         self.every, self.progress = every, progress
         self.validate, self.validate_every = validate, validate_every
+        self.watch = watch
         self.sums: dict[str, float] = {}
+        self.decisions: resume.Decisions = {}
         self.last_checkpoint: int | None = None
         self._started, self._row_started = 0.0, 0.0
         self._tokens, self._row_tokens = 0, 0
@@ -84,8 +93,7 @@ class Recorder(Callback):
         tokens = batch.shape[0] * (batch.shape[1] - 1) * module.spread.parts
         self._tokens += tokens
         self._row_tokens += tokens
-        for name, value in (values | {"steps": 1.0}).items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
+        self._add(values, module.grad_norm)
         first = module.spread.rank == 0
         if first and (step % self.every == 0 or step == training.steps):
             self._write(step, step * tokens, training.lr(step - 1), module.grad_norm)
@@ -94,18 +102,32 @@ class Recorder(Callback):
             and self.validate_every
             and (step % self.validate_every == 0 or step == training.steps)
         ):
-            paused = time.monotonic()
-            metrics.append(self.path, {"step": step, "valid": self.validate()})
-            paused = time.monotonic() - paused
-            self._started, self._row_started = self._started + paused, self._row_started + paused
+            self._validate(step)
         rate = self._tokens / max(time.monotonic() - self._started, 1e-9)
         left = (training.steps - step) * tokens / rate
         self.progress(Progress(step, training.steps, rate, left))
 
+    def _add(self, values: dict[str, float], grad_norm: float) -> None:
+        """Add up one step."""
+        for name, value in (values | {"grad_norm_mean": grad_norm, "steps": 1.0}).items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        for name, value in zip(MAXIMA, (values["loss"], grad_norm), strict=True):
+            self.sums[name] = max(self.sums.get(name, value), value)
+
+    def _validate(self, step: int) -> None:
+        """Write a row about held-out text; the clocks stand still."""
+        paused = time.monotonic()
+        row: dict[str, Any] = {"step": step, "valid": self.validate()}
+        churn, self.decisions = self.watch(self.decisions)
+        metrics.append(self.path, row | ({"churn": churn} if churn else {}))
+        paused = time.monotonic() - paused
+        self._started, self._row_started = self._started + paused, self._row_started + paused
+
     def _write(self, step: int, tokens: int, lr: float, grad_norm: float) -> None:
         now, steps = time.monotonic(), self.sums.pop("steps")
+        maxima = {name: self.sums.pop(name) for name in MAXIMA}
         row: dict[str, float] = {"step": step, "tokens": tokens, "lr": lr}
-        row |= {name: total / steps for name, total in self.sums.items()}
+        row |= {name: total / steps for name, total in self.sums.items()} | maxima
         row["grad_norm"] = grad_norm
         row["tokens_per_s"] = self._row_tokens / max(now - self._row_started, 1e-9)
         metrics.append(self.path, row)
@@ -166,5 +188,6 @@ class Checkpointer(Callback):
             rng=torch.get_rng_state(),
             seconds=self.seconds,
             sums=self.recorder.sums,
+            decisions=self.recorder.decisions,
         )
         resume.save(state, self.folder)

@@ -26,7 +26,7 @@ from bam_lab.errors import InputError
 from bam_lab.record import metrics
 from bam_lab.spec.experts import has_bias, relu_router
 from bam_lab.train import resume
-from bam_lab.train.callbacks import Checkpointer, Progress, Recorder, Validate
+from bam_lab.train.callbacks import Checkpointer, Progress, Recorder, Validate, Watch
 from bam_lab.train.module import TrainedModule
 from bam_lab.train.numerics import prepare
 
@@ -62,6 +62,7 @@ def fit(
     progress: Callable[[Progress], None] = lambda progress: None,
     validate: Validate = dict,
     validate_every: int = 0,
+    watch: Watch = lambda before: ({}, before),
     ranks: int = 1,
     accumulate: int = 1,
     before: resume.ResumeState | None = None,
@@ -70,8 +71,9 @@ def fit(
 
     Step i takes `batches.batch(i)`. `metrics.jsonl` and `resume.pt` are written into `workdir`; the
     latter, when it is there, is where training continues, to the same bits. `progress` is called
-    after every step and may raise to stop. `validate` gives domain -> nats. `before` is the end of
-    an earlier stretch of the same phase: training continues there, to the bits of one run.
+    after every step and may raise to stop. `validate` gives domain -> nats, and
+    `watch` beside it the churn of routers. `before` is the end of an earlier stretch of the same
+    phase: training continues there, to the bits of one run.
 
     With `ranks` above 1 all of that many processes call this, each with the same arguments and a
     `workdir` that all see; the first one writes. `torchrun --nproc-per-node=RANKS` starts them.
@@ -88,12 +90,13 @@ def fit(
     prepare(threads)
     module.spread = spread
     state = resume.load(workdir) or (before and replace(before, seconds=0.0, sums={}))
-    recorder = Recorder(workdir, log_every, progress, validate, validate_every)
+    recorder = Recorder(workdir, log_every, progress, validate, validate_every, watch)
     steps, first = module.training_settings.steps, 0
     if state is not None:
         first = state.step
         module.model.load_state_dict(state.model)
-        recorder.sums, recorder.last_checkpoint = dict(state.sums), first
+        recorder.sums, recorder.decisions = dict(state.sums), state.decisions
+        recorder.last_checkpoint = first
     if spread.rank == 0:
         metrics.cut(workdir / metrics.NAME, first)
     module.first_step = first

@@ -1,12 +1,12 @@
 """The state from which an interrupted phase continues to the same bits.
 
-Batches and learning rates are functions of the step, so model, optimizer, random state and the
-recorder's sums are all there is. Written beside, synced, renamed; read with `weights_only`.
+Batches and learning rates are functions of the step, so model, optimizer, random state and what the
+recorder remembers are all there is. Written beside, synced, renamed; read with `weights_only`.
 """
 
 import os
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from bam_lab.record.files import explained, intact, sync_folder
 
 NAME = "resume.pt"
 
+Decisions = dict[str, Tensor]
+"""What routers decided about a fixed text, by router (`evaluate/churn.py`)."""
+
 
 @dataclass(frozen=True)
 class ResumeState:
@@ -25,6 +28,7 @@ class ResumeState:
     Attributes:
         seconds: wall time of the training loop so far.
         sums: what the recorder has added up since its last row.
+        decisions: of the validation before; empty where there was none, or no router.
     """
 
     step: int
@@ -33,6 +37,7 @@ class ResumeState:
     rng: Tensor
     seconds: float
     sums: dict[str, float]
+    decisions: Decisions = field(default_factory=dict)
 
 
 def save(state: ResumeState, folder: Path) -> None:

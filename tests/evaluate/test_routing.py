@@ -12,7 +12,6 @@ from bam_lab.data.tokens.encode import DOCUMENT
 from bam_lab.evaluate.routing import homes_of, measure
 from bam_lab.evaluate.routing_counts import (
     Place,
-    churn,
     count,
     decision_of,
     decisions_that_count,
@@ -347,13 +346,6 @@ def test_a_tokens_expert_is_its_segments():
     every = torch.ones_like(tokens, dtype=torch.bool)
     add_tokens(sums, method, soft([[[0.9, 0.1], [0.2, 0.8]]]), tokens, every)
     assert sums.weight[1:].flatten().tolist() == pytest.approx([9, 1, 1, 4])
-
-
-def test_churn():
-    layer = LayerRouting(sent([0, 0, 0, 0]), sent([0, 1, 2, 3]))
-    later = LayerRouting(sent([0, 0, 0, 0]), sent([0, 1, 3, 2]))
-    before, after = (Output(torch.zeros(1, 4, 2), (one,)) for one in (layer, later))
-    assert churn(before, after) == {Place(0, "ffn"): 0.5, Place(0, "attention"): 0.0}
 
 
 END = 0

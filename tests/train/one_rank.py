@@ -37,7 +37,7 @@ def train(tokens, workdir, die_at=None, **spread):
     workdir.mkdir(exist_ok=True, parents=True)
     batches = Batches(tokens, MIX, SEQUENCES, SEQ_LEN, 3)
     fixed = {"precision": "float32", "device": "cpu", "threads": 1, "checkpoint_every": 3}
-    fixed |= {"log_every": 1, "workdir": workdir, "progress": progress}
+    fixed |= {"log_every": 2, "workdir": workdir, "progress": progress}
     try:
         fit(module, batches, **fixed, **spread)
     except KilledError:

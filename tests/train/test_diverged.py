@@ -19,7 +19,7 @@ from bam_lab.train.optim import Training
 def test_stops_naming_step_rate_and_checkpoint(
     tmp_path: Path, loss: float, grad_norm: float
 ) -> None:
-    recorder = Recorder(tmp_path, 10, lambda progress: None, dict, 0)
+    recorder = Recorder(tmp_path, 10, lambda progress: None, dict, 0, lambda before: ({}, before))
     recorder.last_checkpoint = 5
     training = Training(steps=100, warmup_steps=10, peak_lr=0.01)
     module = SimpleNamespace(

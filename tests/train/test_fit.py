@@ -237,6 +237,60 @@ def test_a_row_is_the_mean_of_its_steps(tmp_path):
     assert three == pytest.approx([sum(each[i : i + 3]) / 3 for i in range(0, STEPS, 3)])
 
 
+def test_a_row_keeps_the_largest_step_and_the_mean_norm(tmp_path):
+    run(tmp_path / "each", module(), log_every=1)
+    run(tmp_path / "three", module(), log_every=3)
+    each, three = (metrics.read(tmp_path / name / metrics.NAME) for name in ("each", "three"))
+    steps = {name: [row[name] for row in each] for name in ("loss", "grad_norm")}
+    assert all(len(set(values)) == STEPS for values in steps.values())
+    for start, row in zip(range(0, STEPS, 3), three, strict=True):
+        losses, norms = (steps[name][start : start + 3] for name in ("loss", "grad_norm"))
+        assert row["loss_max"] == max(losses)
+        assert row["grad_norm_max"] == max(norms)
+        assert row["grad_norm_mean"] == pytest.approx(sum(norms) / 3)
+        assert row["grad_norm"] == norms[-1]
+    for row in each:
+        assert row["loss_max"] == row["loss"]
+        assert row["grad_norm_mean"] == row["grad_norm_max"] == row["grad_norm"]
+
+
+def watched(made, asked):
+    """Return a watch of the embedding, whose churn is how far it moved."""
+
+    def watch(before):
+        asked.append(sorted(before))
+        now = made.model.embedding.detach().clone()
+        churn = {"ffn": float((before["ffn.0"] - now).abs().sum())} if before else {}
+        return churn, {"ffn.0": now}
+
+    return {"watch": watch, "validate": lambda: {"law": 1.5}, "validate_every": 3}
+
+
+@pytest.mark.parametrize("die_at", [5, 7, 10])
+def test_churn_goes_on_from_the_validation_before(tmp_path, die_at):
+    """Validations at 3, 6, 9 and 12, checkpoints at 4, 8 and 12."""
+    asked, whole = [], module()
+    run(tmp_path / "whole", whole, **watched(whole, asked))
+    assert asked == [[], ["ffn.0"], ["ffn.0"], ["ffn.0"]]
+    valid = [row for row in rows(tmp_path / "whole") if "valid" in row]
+    assert ["churn" in row for row in valid] == [False, True, True, True]
+    assert all(row["churn"]["ffn"] > 0 for row in valid[1:])
+    killed, again = module(), module()
+    with pytest.raises(Killed):
+        run(tmp_path / "parts", killed, die_at=die_at, **watched(killed, []))
+    run(tmp_path / "parts", again, **watched(again, []))
+    assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
+
+
+def test_churn_goes_on_in_the_next_stretch(tmp_path):
+    first, last, asked = module(steps=6, decay_steps=0), module(steps=9, decay_steps=3), []
+    run(tmp_path / "first", first, **watched(first, []))
+    state = resume.load(tmp_path / "first")
+    run(tmp_path / "last", last, before=state, **watched(last, asked))
+    assert asked == [["ffn.0"]]
+    assert rows(tmp_path / "last")[-1]["churn"]["ffn"] > 0
+
+
 def test_the_rate_follows_the_schedule_step_by_step(tmp_path):
     """AdamW's first update is the rate times the gradient's sign, so the rate shows."""
     made = module(steps=1, weight_decay=0.0)
