@@ -205,7 +205,7 @@ def _broad(evidence: Evidence, test: Compared, arms: tuple[str, ...], without: i
     left_out = ", ".join(sorted(places, key=gains.__getitem__)[:without])
     return Leaf(
         label=f"{arms[0]} against {arms[1]}, without {left_out}",
-        place=f"{len(kept)} tasks, without {left_out}",
+        place=f"without {left_out}",
         kind="better",
         difference=found,
         margin=MEASURES[test.measure].margin,

@@ -13,6 +13,8 @@ from bam_lab.report.evidence import Evaluated, StageFact
 
 Kind = Literal["tasks", "routing", "probe", "latency"]
 KINDS: tuple[Kind, ...] = ("tasks", "routing", "probe", "latency")
+REROUTED = "re-routed"
+"""Of tasks: a model that routes segments, routed again at every segment."""
 EXAMPLES = 5
 """Tokens kept of an expert."""
 
@@ -44,7 +46,8 @@ def _evaluated(
 ) -> Evaluated:
     kind = cast(Kind, stage.name)
     model = {} if kind == "latency" else {"role": stage.role, "name": _name(stage)}
-    about = stage.label.split()[1] if kind == "probe" else ""
+    second = stage.label.split()[1:2]
+    about = second[0] if kind == "probe" or second == [REROUTED] else ""
     common: dict[str, Any] = model | {
         "kind": kind,
         "about": about,

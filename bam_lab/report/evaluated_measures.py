@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bam_lab.report.evaluated import REROUTED
 from bam_lab.report.evidence import Evaluated, Evidence, MeasureCell, SuiteFact
 from bam_lab.report.stats import LEVEL, p_chance
 from bam_lab.spec.measures import MeasureName
@@ -20,8 +21,9 @@ Row = Mapping[str, Any]
 def evaluation_cells(evidence: Evidence) -> Iterator[MeasureCell]:
     """Yield the cells of every arm."""
     for found in evidence.evaluations:
-        if found.role == "arm" and found.kind == "tasks":
+        if found.role == "arm" and found.kind == "tasks" and not found.about:
             yield from _tasks(evidence.suites, found)
+            yield from _rerouting(evidence, found)
         elif found.role == "arm" and found.kind == "routing":
             yield from _routing(found)
         elif found.role == "arm" and found.kind == "probe":
@@ -79,6 +81,25 @@ def _tasks(suites: Sequence[SuiteFact], found: Evaluated) -> Iterator[MeasureCel
     for name in tasks:
         why = found.missing or found.left_out.get(name, "no score")
         yield _cell(found, "accuracy_by_task", None, why, name)
+
+
+def _rerouting(evidence: Evidence, found: Evaluated) -> Iterator[MeasureCell]:
+    """Yield what re-routing adds; 0 for arms whose two rules are one, none where nobody asked."""
+    if not evidence.ablation.get("evaluate", {}).get("rerouted"):
+        return
+    again = [
+        one
+        for one in evidence.evaluations
+        if one.about == REROUTED and (one.name, one.replicate) == (found.name, found.replicate)
+    ]
+    for suite in evidence.suites:
+        at = f"@{suite.name}" if len(evidence.suites) > 1 else ""
+        for group in groups_of(suite):
+            first, why = group_accuracy(suite, found, group)
+            second, other = group_accuracy(suite, again[0], group) if again else (first, why)
+            known = first is not None and second is not None
+            value = second - first if known else None  # type: ignore[operator]
+            yield _cell(found, "rerouting_gain", value, why or other, group + at)
 
 
 def _routing(found: Evaluated) -> Iterator[MeasureCell]:

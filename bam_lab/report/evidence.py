@@ -71,7 +71,7 @@ class Evaluated(Spec):
 
     Attributes:
         kind: `tasks`, `routing`, `probe` or `latency`.
-        about: which probe; empty for the others.
+        about: which probe; of `tasks` `re-routed`, or empty as for the others.
         role, name, replicate: the model, as of a `Cell`; of `latency` empty, its rows name arms.
         rows: as the stage wrote them, without what is None; those of single layers in one replicate
             only.
@@ -156,6 +156,31 @@ class Curve(Spec):
     valid: tuple[tuple[int, dict[str, float]], ...]
     final: dict[str, float]
     first_step: int = 0
+
+
+class Stability(Spec):
+    """Hold how steadily the mixture phase of one arm and replicate went (`report/stability.py`).
+
+    Attributes:
+        spikes: of the training loss, in all `steps`.
+        single_steps: whether they are counted on each row's largest step, not on its mean.
+        rows: of the training log.
+        grad_norm: percent -> quantile of the norms of single steps, one a row.
+        grad_norm_high: quantile of each row's largest norm; None where not all rows have one.
+        churn: ffn or attention -> router churn since the validation before, point by point.
+        runs: store keys of the phase's parts.
+    """
+
+    arm: str
+    replicate: int | None
+    steps: int
+    spikes: int
+    single_steps: bool
+    rows: int
+    grad_norm: dict[str, float]
+    grad_norm_high: float | None
+    churn: dict[str, tuple[float, ...]]
+    runs: tuple[str, ...]
 
 
 class Receipt(Spec):
@@ -256,6 +281,7 @@ class Evidence(Spec):
         orders: the orders of documents that stages read.
         external: scores of checkpoints that are no arms, as their files say them.
         settings: the settings; none where the ablation has one only.
+        stability: how steadily the arms were trained; none in results from before it was kept.
         measures: what was measured beside losses; none in results from before that.
         suites: the suites of tasks that were asked.
         items: task -> the items that all models were asked: `digest`, and of each the number of its
@@ -289,6 +315,7 @@ class Evidence(Spec):
     orders: tuple[Order, ...] = ()
     external: tuple[External, ...] = ()
     settings: tuple[Setting, ...] = ()
+    stability: tuple[Stability, ...] = ()
     measures: tuple[MeasureCell, ...] = ()
     suites: tuple[SuiteFact, ...] = ()
     items: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -87,6 +87,7 @@ def _view(evidence: Evidence, setting: Setting) -> Evidence:
                 if curve.key in keys and (curve.arm is None or curve.arm in names)
             ),
             "receipts": tuple(receipt for receipt in evidence.receipts if receipt.arm in names),
+            "stability": tuple(one for one in evidence.stability if one.arm in names),
             "measures": tuple(cell for cell in evidence.measures if cell.arm in names),
             "evaluations": tuple(
                 one for one in evidence.evaluations if one.role != "arm" or one.name in names

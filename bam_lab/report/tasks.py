@@ -42,7 +42,7 @@ def suite_results(evidence: Evidence) -> tuple[SuiteResult, ...]:
 
 
 def _result(evidence: Evidence, view: Evidence, setting: str, suite: SuiteFact) -> SuiteResult:
-    found = [one for one in view.evaluations if one.kind == "tasks"]
+    found = [one for one in view.evaluations if one.kind == "tasks" and not one.about]
     own = [one for one in found if one.role == "arm"]
     arms = arms_in_order(view)
     scores = [score for one in own for score in scores_of(suite, one)]

@@ -272,5 +272,8 @@ def _caption(scores: Sequence[TaskScore], dull: set[Task]) -> str:
         )
     parts.append("Averages are over equal tasks, versions and shots only.")
     shots = sorted({(task.name, task.shots) for task in tasks_of(scores)})
-    parts.append(f"Shots: {', '.join(f'{name} {count}' for name, count in shots)}.")
+    if len({count for _, count in shots}) == 1:
+        parts.append(f"Shots: {shots[0][1]}.")
+    else:
+        parts.append(f"Shots: {', '.join(f'{name} {count}' for name, count in shots)}.")
     return " ".join(parts)

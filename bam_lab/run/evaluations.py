@@ -22,6 +22,7 @@ from bam_lab.spec.task_files import Asked, Suite, read_suite
 from bam_lab.spec.tasks import Continuation, LastWord, NextLine, TaskSpec
 
 SPLIT = "test"
+REROUTED = "re-routed"
 # Guesses of one core, for the order of the queue and the bar's weights only.
 _SECONDS: dict[StageName, float] = {
     "build_tasks": 30.0,
@@ -67,13 +68,18 @@ def tasks_stages(
 
 def scored_by_tasks(
     resolved: ResolvedAblation, model: Stage, tokenizer: str, documents: Stage | None, spec: Any
-) -> Stage:
-    """Return the stage in which a model answers tasks (`tasks_stages` gives the last two)."""
+) -> Iterator[Stage]:
+    """Yield the stages in which a model answers tasks (`tasks_stages` gives the last two)."""
     inputs = {"model": model.fingerprint, "tokenizer": tokenizer}
     if documents is not None:
         inputs["documents"] = documents.fingerprint
     threads = resolved.scale.evaluation.threads
-    return _of_model("tasks", f"tasks {model.label}", {**spec, "threads": threads}, inputs, model)
+    spec = {**spec, "threads": threads}
+    yield _of_model("tasks", f"tasks {model.label}", spec, inputs, model)
+    method = resolved.arms[model.arm] if model.role == "arm" and model.arm else None
+    if resolved.ablation.evaluate.rerouted and method and segment_lens_of([method]):
+        label = f"tasks {REROUTED} {model.label}"
+        yield _of_model("tasks", label, spec | {"rule": "segment"}, inputs, model)
 
 
 def of_arm(resolved: ResolvedAblation, model: Stage, tokenizer: str) -> Iterator[Stage]:

@@ -94,7 +94,8 @@ class _Builder:
         self.add(evaluation_stage(self.resolved, model, tokenizer, role))
         asked, model = self.resolved.ablation.evaluate, replace(model, role=role)
         if self.tasks and (role == "arm" or (asked.experts and role in ("seed_model", "expert"))):
-            self.add(scored_by_tasks(self.resolved, model, tokenizer, *self.tasks))
+            for stage in scored_by_tasks(self.resolved, model, tokenizer, *self.tasks):
+                self.add(stage)
         if role == "arm":
             for stage in of_arm(self.resolved, model, tokenizer):
                 self.add(stage)

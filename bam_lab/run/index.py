@@ -35,7 +35,7 @@ def write_index(resolved: ResolvedAblation, graph: Graph, store: Store, replicat
     resolved = settled(calibrated(resolved, store))
     budgets = solve(resolved)
     content = {
-        "ablation": _dump(resolved.ablation),
+        "ablation": _ablation(resolved),
         "recipe": _dump(resolved.recipe),
         "scale": _dump(resolved.scale),
         "scale_name": Path(resolved.scale_name).stem,
@@ -101,7 +101,7 @@ def read_index(resolved: ResolvedAblation, store: Store) -> dict[str, Any]:
 
 def asks_anew(resolved: ResolvedAblation, old: dict[str, Any]) -> bool:
     """Return whether the file asks something else than the last run's index says."""
-    now = {"ablation": _dump(resolved.ablation), "external": [_dump(x) for x in resolved.external]}
+    now = {"ablation": _ablation(resolved), "external": [_dump(x) for x in resolved.external]}
     return any(old.get(key) != value for key, value in now.items())
 
 
@@ -157,6 +157,16 @@ def _row(stage: Stage) -> dict[str, Any]:
         "inputs": stage.inputs,
         **({"arms": stage.settings["arms"]} if stage.name == "latency" else {}),
     }
+
+
+def _ablation(resolved: ResolvedAblation) -> Any:
+    """Return the ablation; of its own claims only what is written, as what is not has no effect."""
+    claims = resolved.ablation.own_claims.items()
+    own = {
+        name: claim.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for name, claim in claims
+    }
+    return _dump(resolved.ablation) | {"own_claims": own}
 
 
 def _dump(spec: Spec) -> Any:

@@ -90,7 +90,8 @@ def answer(context: StageContext, model: Any, words: Any) -> None:
         context.check_stop()
         context.report(Progress(done, total, note=name))
 
-    found = evaluate(tasks, model, words, Settings(context.numerics.precision), tell=tell)
+    settings = Settings(context.numerics.precision, rule=context.spec.get("rule", "prompt"))
+    found = evaluate(tasks, model, words, settings, tell=tell)
     failures |= found.failures
     if not found.rows:
         told = "; ".join(f"{name}: {why}" for name, why in failures.items())

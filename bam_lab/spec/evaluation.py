@@ -181,6 +181,8 @@ class EvaluationSpec(Spec):
     Attributes:
         suites: names of `eval/suites`, or paths of suites; the first is the one that claims and
             columns are about where none is named.
+        rerouted: whether models that route segments answer the suites a second time, routed again
+            at every segment instead of once by the prompt (arXiv:2405.03133, Table 6).
         experts: whether the seed model and the dense experts answer the suites too.
         routing: whether what every router does on held-out text is measured.
         probes: of every arm.
@@ -188,6 +190,7 @@ class EvaluationSpec(Spec):
     """
 
     suites: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    rerouted: bool = False
     experts: bool = False
     routing: bool = False
     probes: tuple[Probe, ...] = ()

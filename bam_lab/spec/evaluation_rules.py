@@ -27,6 +27,7 @@ EVALUATE = "evaluate"
 NEEDS: dict[MeasureName, str] = {
     "task_accuracy": "suites",
     "accuracy_by_task": "suites",
+    "rerouting_gain": "rerouted",
     "completion_perplexity": "completion",
     "prompt_mismatch": "completion",
     "needle_accuracy": "needles",
@@ -69,6 +70,9 @@ def evaluation_problems(
     if asked.experts and not asked.suites:
         text = "has no effect without suites: dense models are asked nothing else. Remove it."
         yield document.problem((EVALUATE, "experts"), text)
+    if asked.rerouted and (not asked.suites or (methods and not segment_lens_of(methods))):
+        text = "has no effect without suites and an arm that routes segments. Remove it."
+        yield document.problem((EVALUATE, "rerouted"), text)
     kinds = [probe.probe for probe in asked.probes]
     for index, probe in enumerate(asked.probes):
         place = (EVALUATE, "probes", index)
@@ -77,12 +81,17 @@ def evaluation_problems(
             yield document.problem(place, text)
         if methods:
             yield from _segment_problems(document, place, probe, segment_lens_of(methods))
-    given = {"suites": asked.suites, "routing": asked.routing, "latency": asked.latency}
+    given = {
+        "suites": asked.suites,
+        "rerouted": asked.rerouted,
+        "routing": asked.routing,
+        "latency": asked.latency,
+    }
     given |= dict.fromkeys(kinds, True)
     for index, column in enumerate(spec.report.columns):
         name = column.removeprefix("measure/")
         if name in MEASURES and (needed := NEEDS.get(name)) and not given.get(needed):
-            what = f"a probe {needed!r}" if needed not in type(asked).model_fields else needed
+            what = f"probe {needed!r}" if needed not in type(asked).model_fields else needed
             text = f"must not ask for {name} where `{EVALUATE}:` has no {what}. Add it there."
             yield document.problem(("report", "columns", index), text)
 

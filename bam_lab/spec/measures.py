@@ -54,6 +54,10 @@ MeasureName = Literal[
     "attention_entropy",
     "tokens_dropped",
     "loss_spikes",
+    "grad_norm_median",
+    "grad_norm_high",
+    "router_churn",
+    "attention_churn",
     "seconds_per_step",
     "tokens_per_device_second",
     "critical_path_seconds",
@@ -63,6 +67,7 @@ MeasureName = Literal[
     "latency",
     "task_accuracy",
     "accuracy_by_task",
+    "rerouting_gain",
     "mutual_information",
     "prompt_mismatch",
     "position_gradient",
@@ -129,6 +134,29 @@ MEASURES: dict[MeasureName, Measure] = {
     "loss_spikes": Measure(
         "spikes of the training loss in 1,000 steps", "per 1,000 steps", "lower", "training", 1.0
     ),
+    "grad_norm_median": Measure(
+        "median gradient norm of the logged steps, before clipping", "", "none", "training"
+    ),
+    "grad_norm_high": Measure(
+        "95th percentile, over the rows of the log, of the largest gradient norm of a row's steps",
+        "",
+        "lower",
+        "training",
+    ),
+    "router_churn": Measure(
+        "how much the FFN routing of the same held-out tokens changes between two validations",
+        "",
+        "lower",
+        "training",
+        _SHARE,
+    ),
+    "attention_churn": Measure(
+        "how much the attention routing of the same held-out tokens changes between two validations",
+        "",
+        "lower",
+        "training",
+        _SHARE,
+    ),
     "seconds_per_step": Measure(
         "wall seconds of one step of the mixture phase", "s", "lower", "training"
     ),
@@ -167,6 +195,14 @@ MEASURES: dict[MeasureName, Measure] = {
     ),
     "accuracy_by_task": Measure(
         "accuracy, task by task", "", "higher", "evaluation", 0.01, domains=True
+    ),
+    "rerouting_gain": Measure(
+        "accuracy that routing again at every segment adds, by group of tasks",
+        "",
+        "higher",
+        "evaluation",
+        0.01,
+        domains=True,
     ),
     "mutual_information": Measure(
         "mutual information of domain and chosen expert", "nats", "higher", "evaluation", 0.02
