@@ -29,8 +29,9 @@ from bam_lab.report.evidence import (
     StageFact,
     SuiteFact,
 )
-from bam_lab.report.measures import measures_of, spikes_of
+from bam_lab.report.measures import measures_of
 from bam_lab.report.noise import noise_of
+from bam_lab.report.stability import stability_of
 from bam_lab.spec.external import External
 
 RECEIPT = "receipt.json"
@@ -92,7 +93,9 @@ def collect(store_root: Path, index_path: Path) -> Evidence:
         evaluations=evaluations,
         command=_command(index),
     )
-    return evidence.model_copy(update={"measures": measures_of(evidence, _spikes(store, stages))})
+    stability = stability_of(evidence, _logs(store, stages))
+    evidence = evidence.model_copy(update={"stability": stability})
+    return evidence.model_copy(update={"measures": measures_of(evidence)})
 
 
 def _arms(index: dict[str, Any]) -> tuple[Arm, ...]:
@@ -131,15 +134,13 @@ def _timed(index: dict[str, Any]) -> dict[str, list[str]]:
     return {row["key"]: row["arms"] for row in index["stages"] if row["name"] == "latency"}
 
 
-def _spikes(store: Store, stages: Sequence[StageFact]) -> dict[str, tuple[int, int]]:
-    """Return key -> (spikes of the logged loss, steps) of every finished mixture phase."""
+def _logs(store: Store, stages: Sequence[StageFact]) -> dict[str, list[dict[str, Any]]]:
+    """Return key -> the rows of the training log of every finished mixture phase."""
     found = {}
     for stage in stages:
         if stage.name == "mixture" and stage.done and stage.ledger:
             with intact(store.stage(stage.key)):
-                rows = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
-            losses = [row["loss"] for row in rows if "loss" in row]
-            found[stage.key] = spikes_of(losses), max(int(stage.ledger["steps"]), 1)
+                found[stage.key] = metrics_file.read(store.stage(stage.key) / metrics_file.NAME)
     return found
 
 

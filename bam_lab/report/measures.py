@@ -1,12 +1,11 @@
 """Measures beside losses: from arithmetic, from the ledgers, and from the metrics of training.
 
-What a router or the loss did is a mean over the last tenth of the logged steps of the mixture phase
-(`Curve.final`); a spike is counted over all of it.
+What a router did is a mean over the last tenth of the logged steps of the mixture phase
+(`Curve.final`); how steadily the phase went (`stability.py`) is of all of it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Sequence
 
 from bam_lab.errors import SpecError
 from bam_lab.report.costs import cost_of
@@ -14,6 +13,7 @@ from bam_lab.report.evaluated_measures import evaluation_cells
 from bam_lab.report.evidence import Curve, Evidence, MeasureCell, StageFact
 from bam_lab.report.paths import critical_seconds, lineages
 from bam_lab.report.settings import views
+from bam_lab.report.stability import stability_cells
 from bam_lab.report.transfer import transfer_cells
 from bam_lab.spec.measures import MEASURES, MeasureName
 
@@ -28,47 +28,19 @@ LOGGED: dict[MeasureName, str] = {
 }
 """Measure -> its name in `metrics.jsonl`."""
 
-WINDOW = 10
-"""Rows before a row that say what its loss should be."""
-SPREADS, LEAST = 6.0, 0.05
-"""How far above their median it lies to be a spike: median deviations, and nats."""
 
-
-def measures_of(
-    evidence: Evidence, spikes: Mapping[str, tuple[int, int]]
-) -> tuple[MeasureCell, ...]:
-    """Return every measure that there is, arm by arm.
-
-    Args:
-        evidence: all but its measures.
-        spikes: key of a mixture phase -> its (spikes, steps).
-    """
+def measures_of(evidence: Evidence) -> tuple[MeasureCell, ...]:
+    """Return every measure that there is, arm by arm, of all but the measures in `evidence`."""
     cells: list[MeasureCell] = []
     for _, view in views(evidence):
         for arm in view.arms:
             cells += _costs(view, arm.name)
             cells += _logged(view, arm.name)
-            cells += _spent(view, arm.name, spikes)
+            cells += _spent(view, arm.name)
+        cells += stability_cells(view)
         cells += transfer_cells(view)
         cells += evaluation_cells(view)
     return tuple(cells)
-
-
-def spikes_of(losses: Sequence[float]) -> int:
-    """Count the spikes of a logged loss; rows in a row that are above count once.
-
-    A row is a spike when it lies `SPREADS` median absolute deviations, and `LEAST` nats, above the
-    median of the `WINDOW` rows before it.
-    """
-    count, inside = 0, False
-    for index in range(WINDOW, len(losses)):
-        before = losses[index - WINDOW : index]
-        middle = median(before)
-        deviation = median(abs(value - middle) for value in before)
-        above = losses[index] > middle + max(SPREADS * deviation, LEAST)
-        count += above and not inside
-        inside = above
-    return count
 
 
 def _costs(view: Evidence, arm: str) -> list[MeasureCell]:
@@ -107,7 +79,7 @@ def _last_parts(view: Evidence, arm: str) -> list[Curve]:
     return list(last.values())
 
 
-def _spent(view: Evidence, arm: str, spikes: Mapping[str, tuple[int, int]]) -> list[MeasureCell]:
+def _spent(view: Evidence, arm: str) -> list[MeasureCell]:
     """Return the measures of the ledgers, replicate by replicate."""
     by_key = {stage.key: stage for stage in view.stages}
     cells = []
@@ -121,26 +93,18 @@ def _spent(view: Evidence, arm: str, spikes: Mapping[str, tuple[int, int]]) -> l
             "tokens_per_device_second": _sum(after, "tokens") / _sum(after, "device_seconds"),
             "critical_path_seconds": critical_seconds(stages, by_key) - _seed_seconds(stages),
         }
-        if all(stage.key in spikes for stage in own):
-            counted = [spikes[stage.key] for stage in own]
-            steps = sum(count for _, count in counted)
-            found["loss_spikes"] = 1000 * sum(count for count, _ in counted) / steps
         cells += [
             MeasureCell(
                 arm=arm,
                 replicate=replicate,
                 measure=name,
                 value=value,
-                runs=tuple(stage.key for stage in (own if name in _OWN else after)),
+                runs=tuple(stage.key for stage in (own if name == "seconds_per_step" else after)),
             )
             for name, value in found.items()
             if math.isfinite(value)
         ]
     return cells
-
-
-_OWN: tuple[MeasureName, ...] = ("seconds_per_step", "loss_spikes")
-"""Measures of the mixture phase alone."""
 
 
 def _seed_seconds(stages: Sequence[StageFact]) -> float:

@@ -39,6 +39,7 @@ from bam_lab.report.paths import lineage_table
 from bam_lab.report.printed import whole_table
 from bam_lab.report.provenance import experts_table, moved_table
 from bam_lab.report.sections import routing_table, specialisations
+from bam_lab.report.stability_table import stability_table
 from bam_lab.report.step0 import (
     batch_loss_table,
     receipts_table,
@@ -108,7 +109,9 @@ def write(evidence: Evidence, out: Path) -> Rendered:
     drawn = drawing.available()
     result = result_of(evidence, published, drawn)
     tables = _tables(evidence, published)
-    asked = [table for table in (tables["budgets"], tables["measures"]) if table]
+    asked = [
+        table for table in (tables["budgets"], tables["measures"], tables["stability"]) if table
+    ]
     specialised = specialisations(evidence, published)
     sections = sections_of(evidence)
     asked += [table for section in sections for table in section.main]
@@ -163,6 +166,7 @@ def _tables(evidence: Evidence, published: Tables) -> dict[str, Table | None]:
         "experts": experts_table(evidence),
         "moved": moved_table(evidence),
         "routing": routing_table(evidence),
+        "stability": stability_table(evidence),
         "corpus": corpus_table(evidence),
         "repeats": repeats_table(evidence),
         "contamination": contamination_table(evidence),

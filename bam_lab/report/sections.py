@@ -13,7 +13,8 @@ from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
 from bam_lab.spec.published import PublishedTable, Tables
 
-_KNOWN = {"step", "tokens", "lr", "loss", "grad_norm", "tokens_per_s"}
+_KNOWN = {"step", "tokens", "lr", "loss", "loss_max", "tokens_per_s"}
+_KNOWN |= {"grad_norm", "grad_norm_mean", "grad_norm_max"}
 
 
 @dataclass(frozen=True)

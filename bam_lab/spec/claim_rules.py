@@ -36,8 +36,13 @@ _OF_FFN: tuple[MeasureName, ...] = (
     "experts_used",
     "router_entropy",
     "tokens_dropped",
+    "router_churn",
 )
-_OF_ATTENTION: tuple[MeasureName, ...] = ("attention_load_max", "attention_entropy")
+_OF_ATTENTION: tuple[MeasureName, ...] = (
+    "attention_load_max",
+    "attention_entropy",
+    "attention_churn",
+)
 
 
 @dataclass(frozen=True)

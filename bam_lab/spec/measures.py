@@ -144,14 +144,14 @@ MEASURES: dict[MeasureName, Measure] = {
         "training",
     ),
     "router_churn": Measure(
-        "how much the FFN routing of the same held-out tokens changes between two validations",
+        "how much FFN routing of the same held-out tokens changes between two validations",
         "",
         "lower",
         "training",
         _SHARE,
     ),
     "attention_churn": Measure(
-        "how much the attention routing of the same held-out tokens changes between two validations",
+        "how much attention routing of the same held-out tokens changes between two validations",
         "",
         "lower",
         "training",

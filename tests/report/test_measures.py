@@ -5,7 +5,7 @@ import math
 import pytest
 
 from bam_lab.report.costs import cost_of
-from bam_lab.report.measures import spikes_of
+from bam_lab.report.stability import spikes_of
 from bam_lab.spec.measures import MEASURES
 from tests.report.fake_store import ARMS
 
