@@ -7,6 +7,6 @@
 - `routing`, `routing_*`: what routers did, measured the same way for every method.
 - `latency`, `rounds`, `together`: measured inference, models in turn.
 
-`heldout` alone is called by a stage, and `rounds` by `calibrate`; the others wait for stages of
-their own. Until then claims on what they measure are judged "not measured" (`spec/measures.py`).
+The stages that call them are in `run/stages_evaluate.py`, `stages_tasks.py`, `stages_probes.py` and
+`stages_calibrate.py`; a spec asks for them by `evaluate:` (`spec/evaluation.py`).
 """
