@@ -35,6 +35,8 @@ class Fake:
             each has a seed model and branches of its own.
         axes: arm -> {axis: value}; its base is the part of its name before the first dash.
         text: whether the corpus and the ledgers say all that they can; else as in older stores.
+        logs: of which arms the training logs say all that they can; others are as in older stores.
+        spikes: arm -> steps whose loss is a nat higher than it should be, in full logs.
     """
 
     replicates: int = 1
@@ -55,6 +57,8 @@ class Fake:
     alone: tuple = ()
     added: tuple = ()
     text: bool = False
+    logs: tuple = ()
+    spikes: dict = field(default_factory=dict)
     settings: dict = field(default_factory=dict)
     axes: dict = field(default_factory=dict)
     columns: tuple = ("heldout/*/perplexity",)
@@ -157,6 +161,8 @@ class _Writer:
             effect = fake.effects.get(arm.partition("@")[0], 0.0)
             end = 3.4 + (effect if isinstance(effect, float) else 0.0)
             _training(folder, *sizes, params["total"], params["active"], end=end)
+            if arm in fake.logs:
+                _log_more(folder / "metrics.jsonl", arm, fake.spikes.get(arm, ()))
         if bad:
             failure = {"reason": fake.failure, "step": 412, "lr": 0.0016, "last_checkpoint": None}
             _write(self.root / "failures" / f"{folder.name}.json", failure)
@@ -342,6 +348,23 @@ def _training(folder, steps, tokens, flops, total, active, end=3.4):
             valid = {d: loss + LEVEL[d] - 3.4 for d in DOMAINS}
             lines.append(json.dumps({"step": step, "valid": valid}))
     _write(folder / "metrics.jsonl", "\n".join(lines) + "\n")
+
+
+def _log_more(path, arm, spikes):
+    """Add what newer logs have: norms of 1 to 10, twice that at most, and churn of 1/validation."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        number = row["step"] // 10
+        if "loss" in row:
+            high = any(row["step"] - 10 < step <= row["step"] for step in spikes)
+            row |= {"loss_max": row["loss"] + high, "loss": row["loss"] + high / 10}
+            row |= {"grad_norm": 1.0 + number % 10, "grad_norm_max": 2.0 * (1 + number % 10)}
+            row["grad_norm_mean"] = row["grad_norm"]
+        elif number > 10 and arm.partition("@")[0] == "btx":
+            row["churn"] = {"ffn": 10 / number}
+        elif number > 10:
+            row["churn"] = {"ffn": 10 / number, "attention": 5 / number}
+    _write(path, "\n".join(json.dumps(row) for row in rows) + "\n")
 
 
 def _scores(folder, nll_of, domains):

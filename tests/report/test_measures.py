@@ -5,35 +5,8 @@ import math
 import pytest
 
 from bam_lab.report.costs import cost_of
-from bam_lab.report.stability import spikes_of
 from bam_lab.spec.measures import MEASURES
 from tests.report.fake_store import ARMS
-
-FALLING = [4 - 0.01 * i for i in range(40)]
-
-
-def with_spike(height, at=20, width=1):
-    losses = list(FALLING)
-    for i in range(at, at + width):
-        losses[i] += height
-    return losses
-
-
-@pytest.mark.parametrize(
-    ("losses", "count"),
-    [
-        (FALLING, 0),
-        ([4.0] * 40, 0),
-        (with_spike(1.0), 1),
-        (with_spike(1.0, width=4), 1),  # one spike, four rows long
-        ([max(a, b) for a, b in zip(with_spike(1.0, 15), with_spike(1.0, 30), strict=True)], 2),
-        (with_spike(0.04), 0),  # too low to be one
-        (with_spike(1.0, at=5), 0),  # too early to know what the loss should be
-        ([], 0),
-    ],
-)
-def test_spikes(losses, count):
-    assert spikes_of(losses) == count
 
 
 def values(evidence, measure, arm="soft"):
@@ -50,7 +23,6 @@ def test_every_measure_that_is_there_has_its_cells(evidence_of):
     assert values(evidence, "tokens_per_device_second") == pytest.approx([tokens / (4 * 61.5)] * 2)
     # Branches side by side, then the mixture phase.
     assert values(evidence, "critical_path_seconds") == pytest.approx([2 * 61.5] * 2)
-    assert values(evidence, "loss_spikes") == [0, 0]
     assert {cell.measure for cell in evidence.measures} <= MEASURES.keys()
 
 
