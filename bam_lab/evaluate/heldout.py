@@ -36,7 +36,7 @@ def score(
     max_tokens: int,
     precision: Literal["bf16-mixed", "float32"],
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows of `scores.csv` and of `documents.csv`, as in the store.
+    """Return the rows of `scores.csv` and of `documents.parquet`, as in the store.
 
     `max_tokens` limits each domain to its first whole documents.
     """

@@ -32,7 +32,8 @@ SMALL = (
     ledger.NAME,
     metrics.NAME,
     "scores.csv",
-    "documents.csv",
+    "documents.csv",  # of older evaluations
+    "documents.parquet",
     "receipt.json",
     "corpus.json",
     "crossed.json",

@@ -6,6 +6,8 @@ alone, shown beside the spread over replicates and never in its place.
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,17 +64,26 @@ def _noise(arm: str, domain: str, own: Losses, base: Losses) -> Noise:
     )
 
 
+def _documents(folder: Path) -> Sequence[Mapping[str, Any]]:
+    """Return the losses of documents; older evaluations left them as CSV."""
+    if (folder / "documents.csv").exists():
+        return read_csv(folder, "documents.csv")
+    from bam_lab.record.tables import read_rows  # needs pyarrow, which the others do not
+
+    return read_rows(folder / "documents.parquet")
+
+
 def _losses(store: Store, keys: Sequence[str]) -> dict[str, Losses]:
     """Return {domain: losses}, nats averaged over the evaluations."""
     sums: dict[str, dict[Document, list[float]]] = {}
     for key in keys:
-        rows = read_csv(store.stage(key), "documents.csv")
         with intact(store.stage(key)):
-            for row in rows:
+            for row in _documents(store.stage(key)):
                 if row["split"] != SPLIT:
                     continue
                 domain = sums.setdefault(row["domain"], {})
-                entry = domain.setdefault((row["source"], row["document"]), [0.0, 0.0, 0.0])
+                document = (row["source"], str(row["document"]))
+                entry = domain.setdefault(document, [0.0, 0.0, 0.0])
                 entry[0] += float(row["nats"]) / len(keys)
                 entry[1] = float(row["tokens"])
                 entry[2] = float(row["bytes"])

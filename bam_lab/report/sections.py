@@ -4,10 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bam_lab.report.blocks import dense_experts, diagonal
+from bam_lab.report.blocks import arm_cells, dense_blocks, dense_experts, diagonal
 from bam_lab.report.evidence import Cell, Evidence
 from bam_lab.report.leaves import Leaf, decide, nats, partial
+from bam_lab.report.scope import signed
 from bam_lab.report.settings import dense_groups
+from bam_lab.report.stats import Blocks
 from bam_lab.report.table import Column, Row, Table, Value, hoist, missing, nothing
 from bam_lab.report.tables import arms_in_order, mark_of
 from bam_lab.spec.branches import home_of
@@ -36,7 +38,8 @@ def specialisations(evidence: Evidence, published: Tables) -> tuple[Specialisati
                 label=f"{table.label}-{names[0]}",
                 title=f"{table.title}, under {', '.join(names)}",
             )
-        found.append(Specialisation(table, tuple(diagonal_lines(view))))
+        lines = (*diagonal_lines(view), *oracle_lines(view))
+        found.append(Specialisation(table, lines))
     return tuple(found)
 
 
@@ -69,6 +72,8 @@ def specialisation_table(evidence: Evidence, published: Tables) -> Table:
         branch, space, reads = name.partition(" ")
         title = "seed model" if name == "seed_model" else f"{branch} expert{space}{reads}"
         rows.append(hoist(Row(title, tuple(values))))
+    if len(rows) > 1:
+        rows.append(_oracle(rows, columns))
     share = evidence.recipe["expert"]["general_share"]
     spread = "" if evidence.replicates == 1 else ", mean ± standard deviation over replicates"
     return Table(
@@ -83,6 +88,48 @@ def specialisation_table(evidence: Evidence, published: Tables) -> Table:
         columns=tuple(columns),
         rows=tuple(rows),
     )
+
+
+def _oracle(rows: Sequence[Row], columns: Sequence[Column]) -> Row:
+    """Return the least of every column: what knowing the domain, and its model, would give."""
+    values = []
+    for place, column in enumerate(columns):
+        some = [row.values[place] for row in rows if row.values[place].number is not None]
+        least = min(some, key=lambda value: value.number or math.inf, default=None)
+        values.append(
+            nothing("not printed" if column.dim else "not measured")
+            if least is None
+            else replace(least, home=False, title="the best of the dense models")
+        )
+    return Row("best of them", tuple(values), "external")
+
+
+def oracle_lines(evidence: Evidence) -> list[str]:
+    """Return one sentence an arm: its perplexity against the best dense model of each domain."""
+    if not dense_experts(evidence):
+        return []
+    best = {
+        d: min(_means(dense_blocks(evidence, d)).values(), default=None) for d in evidence.domains
+    }
+    lines = []
+    for arm in arms_in_order(evidence):
+        changes = {}
+        for domain, least in best.items():
+            own = [c.nll for c in arm_cells(evidence, arm, domain) if c.nll is not None]
+            if own and least is not None:
+                changes[domain] = 100 * (math.exp(math.fsum(own) / len(own) - least) - 1)
+        if changes:
+            each = ", ".join(f"{d} {signed(change, 1)}%" for d, change in changes.items())
+            lines.append(f"{arm} against the best dense model of each domain: {each}")
+    return lines
+
+
+def _means(blocks: Blocks) -> dict[str, float]:
+    """Return each model's mean over replicates."""
+    found: dict[str, list[float]] = {}
+    for (name, _), value in blocks.items():
+        found.setdefault(name, []).append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
 
 
 def _has_dense_models(evidence: Evidence, table: PublishedTable) -> bool:

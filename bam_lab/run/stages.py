@@ -105,7 +105,7 @@ def mixture(context: StageContext) -> None:
 
 
 def evaluate(context: StageContext) -> None:
-    """Score a model on held-out text: `scores.csv`, `documents.csv`."""
+    """Score a model on held-out text: `scores.csv`, `documents.parquet`."""
     from bam_lab.run.stages_evaluate import evaluate
 
     start_afresh(context.work)

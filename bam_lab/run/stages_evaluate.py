@@ -9,16 +9,16 @@ from typing import Any
 
 from bam_lab.evaluate.heldout import score
 from bam_lab.record.files import write_text
+from bam_lab.record.tables import write_rows
 from bam_lab.run.context import Speed, StageContext
 from bam_lab.run.stages_common import TOKENS, load_any
 from bam_lab.train.numerics import prepare
 
 SCORES = ("kind", "domain", "source", "split", "metric", "context", "unit", "value")
-DOCUMENTS = ("domain", "source", "split", "document", "nats", "tokens", "bytes")
 
 
 def evaluate(context: StageContext) -> None:
-    """Write `scores.csv` and `documents.csv`."""
+    """Write `scores.csv`, and `documents.parquet` with the loss of every document."""
     prepare(context.threads)
     model = load_any(context.inputs["model"]).to(context.numerics.device)
     scores: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ def evaluate(context: StageContext) -> None:
         scores += found[0]
         documents += found[1]
     write_csv(context.work / "scores.csv", SCORES, scores)
-    write_csv(context.work / "documents.csv", DOCUMENTS, documents)
+    write_rows(context.work / "documents.parquet", documents)
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

@@ -19,12 +19,12 @@ from bam_lab.errors import BamLabError, InputError
 from bam_lab.evaluate.answering import Settings, words_of
 from bam_lab.evaluate.harness import Tasks, evaluate, load_tasks
 from bam_lab.evaluate.harness_files import own_folders
-from bam_lab.evaluate.parquet import write_rows
 from bam_lab.evaluate.tasks.build import build
 from bam_lab.evaluate.tasks.config import lm_eval_config
 from bam_lab.evaluate.tasks.documents import Built
 from bam_lab.evaluate.tasks.scoring import Execution
 from bam_lab.record.files import intact, read_json, write_json
+from bam_lab.record.tables import write_rows
 from bam_lab.run.context import Progress, StageContext
 from bam_lab.run.stages_common import decode, load_any
 from bam_lab.run.stages_evaluate import write_csv

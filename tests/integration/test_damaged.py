@@ -41,7 +41,7 @@ def damage(path: Path, how: str) -> None:
         ("upcycle", "manifest.json", ("plan", FIXTURE)),
         ("upcycle", "receipt.json", ("report", FIXTURE)),
         ("evaluate", "scores.csv", ("report", FIXTURE)),
-        ("evaluate", "documents.csv", ("report", FIXTURE)),
+        ("evaluate", "documents.parquet", ("report", FIXTURE)),
         ("tokenizer", "tokens/tokens.json", ("prove", FIXTURE)),
         ("corpus", "corpus.json", ("plan", FIXTURE)),
         ("corpus", "corpus.json", ("data", "show", CORPUS)),

@@ -40,7 +40,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 def same_results(one: Store, two: Store) -> None:
     assert one.done_keys() == two.done_keys()
     for key in one.done_keys():
-        for name in ("checkpoint/model.safetensors", "scores.csv", "documents.csv", "receipt.json"):
+        for name in ("checkpoint/model.safetensors", "scores.csv", "documents.parquet", "receipt.json"):
             first, second = (store.stage(key) / name for store in (one, two))
             assert first.exists() == second.exists(), f"{key}/{name}"
             if first.exists():

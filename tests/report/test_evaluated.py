@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from bam_lab.report.claims import judge
+from bam_lab.report.collect import collect
 from bam_lab.report.contrasts import GROWTH, contrast
 from bam_lab.report.evaluated_measures import blind, evaluation_cells
 from bam_lab.report.evaluations import sections_of
 from bam_lab.report.evidence import Evaluated, Evidence, SuiteFact
+from bam_lab.report.sections import specialisations
 from bam_lab.spec.claims import Claim
 
 ARMS = ("btx", "soft", "top-2", "top-1")
@@ -321,3 +323,19 @@ def test_the_page_has_a_section_for_each_suite_and_setting(evidence_of: Any) -> 
     group = [c.group for c in gains.columns].index("soft")
     assert tort.values[group].bold and tort.values[group].number == pytest.approx(30.0)
     assert sections_of(evidence_of(replicates=3)) == ()
+
+
+def test_the_best_of_the_dense_models_stands_below_them(five: Any) -> None:
+    evidence = collect(*five)
+    (found,) = specialisations(evidence, ())
+    *models, best = found.table.rows
+    assert best.head == "best of them"
+    for place in range(len(found.table.columns)):
+        assert best.values[place].number == min(row.values[place].number for row in models)
+    told = next(line for line in found.lines if line.startswith("soft against the best"))
+    def mean(role: str, name: str) -> float:
+        cells = [c for c in evidence.cells if (c.role, c.name, c.domain) == (role, name, "code")]
+        return sum(c.nll for c in cells) / len(cells)
+
+    change = 100 * (math.exp(mean("arm", "soft") - mean("expert", "code")) - 1)
+    assert f"code {change:+.1f}%".replace("-", "−") in told
