@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+from bam_lab.record import metrics
 from bam_lab.record.store import Store
 from tests.cli.command import bam_lab
 
@@ -51,6 +52,21 @@ def test_ledgers_hold_what_the_plan_said(whole_store: Store) -> None:
             assert ledger["tokens"] == row["tokens"]
             assert ledger["training_flops"] == row["training_flops"]
             assert ledger["executed_flops"] == row["executed_flops"]
+
+
+def test_logs_hold_churn_where_there_are_routers(whole_store: Store) -> None:
+    arguments = ("plan", FIXTURE, "--replicates", "1", "--store", str(whole_store.root), "--json")
+    kinds: dict[str, set[str]] = {}
+    for stage in json.loads(bam_lab(*arguments).out)["stages"]:
+        if stage["steps"]:
+            rows = metrics.read(whole_store.stage(stage["key"]) / metrics.NAME)
+            assert all("loss_max" in row for row in rows if "loss" in row)
+            churn = [row["churn"] for row in rows if "churn" in row]
+            assert all(0 <= value <= 1 for point in churn for value in point.values())
+            kinds[stage["label"]] = {kind for point in churn for kind in point}
+    assert kinds["seed_model"] == kinds["expert law r0"] == set()
+    assert kinds["mixture btx r0"] == {"ffn"}
+    assert kinds["mixture soft r0"] == {"ffn", "attention"}
 
 
 def test_report_as_json_and_from_its_own_results(whole_store: Store, tmp_path: Path) -> None:
