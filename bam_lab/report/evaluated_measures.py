@@ -18,8 +18,21 @@ LEAST_ABOVE = 0.1
 Row = Mapping[str, Any]
 
 
-def evaluation_cells(evidence: Evidence) -> Iterator[MeasureCell]:
-    """Yield the cells of every arm."""
+def evaluation_cells(evidence: Evidence) -> list[MeasureCell]:
+    """Return the cells of every arm; one that has no number says so at every place of the others."""
+    cells = list(_cells(evidence))
+    places: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        if cell.domain:
+            places.setdefault(cell.measure, {})[cell.domain] = None
+    return [
+        cell.model_copy(update={"domain": place})
+        for cell in cells
+        for place in ([cell.domain] if cell.domain else places.get(cell.measure, {"": None}))
+    ]
+
+
+def _cells(evidence: Evidence) -> Iterator[MeasureCell]:
     for found in evidence.evaluations:
         if found.role == "arm" and found.kind == "tasks" and not found.about:
             yield from _tasks(evidence.suites, found)

@@ -93,7 +93,8 @@ def _completion(evidence: Evidence) -> Tables:
 
 
 def _distance(evidence: Evidence) -> Tables:
-    rows = [row for row in _rows(evidence, "distance") if row["task"] == "long"]
+    all_rows = _rows(evidence, "distance")
+    rows = [row for row in all_rows if row["task"] == "long"]
     bins = _values(rows, "distance")
     own = {"task": "long", "rule": "prompt", "metric": "perplexity"}
     names = [(Column(f"+{start}"), own | {"distance": start}, 2) for start in bins]
@@ -129,19 +130,18 @@ def _distance(evidence: Evidence) -> Tables:
                 "Nats a token by distance from the prompt.",
             )
         )
-    drift = {"task": "drift", "layer": "*", "router": "*"}
-    if any(row["task"] == "drift" for row in _rows(evidence, "distance")):
-        starts = _values(
-            [r for r in _rows(evidence, "distance") if r["task"] == "drift"], "distance"
-        )
+    for task, whose in (("drift", "true"), ("drift-own", "the model's own")):
+        if not (starts := _values([r for r in all_rows if r["task"] == task], "distance")):
+            continue
+        at = {"task": task, "layer": "*", "router": "*"}
         tables.append(
             _table(
                 evidence,
                 "distance",
-                lambda row: row["task"] == "drift" and _same(row),
-                [(Column(f"+{start}"), drift | {"distance": start}, 3) for start in starts],
-                "drift",
-                "Drift of expert weights",
+                _same,
+                [(Column(f"+{start}"), at | {"distance": start}, 3) for start in starts],
+                task,
+                f"Drift of expert weights, {whose} continuations",
                 "Total variation distance between the experts' shares there and in the prompt, "
                 "mean of routers and domains: 0 the same, 1 no expert in common.",
             )

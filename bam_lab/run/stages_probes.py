@@ -18,7 +18,7 @@ from bam_lab.evaluate.probes import rows as probe_rows
 from bam_lab.evaluate.probes.completion import completion_rows
 from bam_lab.evaluate.probes.drift import drift_rows, no_drift
 from bam_lab.evaluate.probes.first_segment import first_segment_rows
-from bam_lab.evaluate.probes.long import distance_rows
+from bam_lab.evaluate.probes.long import distance_rows, own_completions
 from bam_lab.evaluate.probes.needle_scores import needle_rows
 from bam_lab.evaluate.probes.needles import ASKED, needle_cells
 from bam_lab.evaluate.probes.positions import no_positions, position_rows
@@ -144,7 +144,7 @@ def _by_distance(
     left_out: dict[str, str],
 ) -> Rows:
     """Return losses by distance, and drifts of the model's routers where it has some."""
-    text = texts(*text_of, size, spec.rows)
+    text, domains = texts(*text_of, size, spec.rows), text_of[1]
     text += switched(text, prompt) if spec.switched else []
     rows = distance_rows(model, text, prompt, spec.bin_len, precision=precision)
     segment = segment_len_of(model)
@@ -153,7 +153,13 @@ def _by_distance(
         left_out["drift"] = why
         return rows
     try:
-        return rows + drift_rows(model, text, whole, spec.bin_len, precision=precision)
+        rows += drift_rows(model, text, whole, spec.bin_len, precision=precision)
+        if spec.own:
+            written = own_completions(model, text[: len(domains)], whole, precision=precision)
+            rows += drift_rows(
+                model, written, whole, spec.bin_len, precision=precision, task="drift-own"
+            )
+        return rows
     except SpecError as error:
         left_out["drift"] = str(error)
         return rows

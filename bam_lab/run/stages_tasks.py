@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from bam_lab.data.tokens import tokenizer as tokenizers
-from bam_lab.errors import BamLabError, InputError
+from bam_lab.errors import BamLabError, InputError, SpecError
 from bam_lab.evaluate.answering import Settings, words_of
-from bam_lab.evaluate.harness import Tasks, evaluate, load_tasks
+from bam_lab.evaluate.harness import Evaluation, Tasks, evaluate, load_tasks
 from bam_lab.evaluate.harness_files import own_folders
 from bam_lab.evaluate.tasks.build import build
 from bam_lab.evaluate.tasks.config import lm_eval_config
@@ -91,9 +91,12 @@ def answer(context: StageContext, model: Any, words: Any) -> None:
         context.report(Progress(done, total, note=name))
 
     settings = Settings(context.numerics.precision, rule=context.spec.get("rule", "prompt"))
-    found = evaluate(tasks, model, words, settings, tell=tell)
+    try:
+        found, refused = evaluate(tasks, model, words, settings, tell=tell), False
+    except SpecError as error:  # of a method without a rule of inference no task can be asked
+        found, refused = Evaluation(failures=dict.fromkeys(tasks.tasks, str(error))), True
     failures |= found.failures
-    if not found.rows:
+    if not found.rows and not refused:
         told = "; ".join(f"{name}: {why}" for name, why in failures.items())
         raise InputError(f"some task must be answered, got none. {told}")
     rows = [row | {"documents": digests.get(row["task"], "")} for row in found.rows]

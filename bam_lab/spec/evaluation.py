@@ -73,6 +73,7 @@ class DistanceProbe(ProbeSpec):
         prompt: length of the prompt; the continuation takes the rest of the context.
         bin_len: tokens of one bin of the continuation.
         switched: whether every domain's continuations also follow prompts of every other domain.
+        own: whether routing is also followed through what the model itself goes on with.
         rows: continuations of each domain, at most.
     """
 
@@ -80,6 +81,7 @@ class DistanceProbe(ProbeSpec):
     prompt: Part
     bin_len: PositiveInt
     switched: bool = False
+    own: bool = False
     rows: PositiveInt = 64
 
 

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from bam_lab.record.export import export
+from bam_lab.record.imported import import_results
 from bam_lab.record.store import Store
 from bam_lab.report.collect import collect
 from bam_lab.report.evidence import Evaluated, Evidence
-from bam_lab.report.render import render
+from bam_lab.report.render import NAMES, render
 from bam_lab.run.reproduce import RunOptions, RunOutcome, run_ablation
 from bam_lab.spec.load import load_ablation
 from tests.integration.conftest import FIXTURE
@@ -160,6 +161,12 @@ def test_the_report_shows_it_and_it_travels(
     assert "Accuracy by group of tasks" in told.paths["table.tex"].read_text()
     packed = export(store, measured.index.parent.name, tmp_path / "out.zip")
     assert packed.missing == 0
+    there = Store(tmp_path / "there")
+    import_results(there, packed.path)
+    again = render(there.root, there.root / "ablations" / measured.index.parent.name / "index.json")
+    for name in NAMES:
+        assert again.paths[name].read_bytes() == told.paths[name].read_bytes(), name
+    assert run(there).ran == 0
     verdicts = {claim["id"]: claim["verdict"] for claim in told.summary["claims"]}
     assert verdicts["faster"] in ("holds", "contradicted", "inconclusive", "no difference")
     assert verdicts["law-at-home"] == "not judged (1 replicate)"

@@ -257,6 +257,11 @@ def test_completions_are_read_at_the_trained_length_by_the_prompt(evidence_of: A
         ("completion_perplexity", "32-tokens", 10.0),
         ("prompt_mismatch", "32-tokens", 0.1),
     ]
+    why = "it has no rule of inference"
+    other = probed("completion", "btx", 0, []).model_copy(update={"left_out": {"completion": why}})
+    both = evidence.model_copy(update={"evaluations": (*evidence.evaluations, other)})
+    lacking = [(c.domain, c.missing) for c in evaluation_cells(both) if c.arm == "btx"]
+    assert lacking == [("16-tokens", why), ("32-tokens", why), ("32-tokens", why)]
 
 
 def timed(evidence: Evidence, seconds: dict[str, float]) -> Evidence:
@@ -333,6 +338,7 @@ def test_the_best_of_the_dense_models_stands_below_them(five: Any) -> None:
     for place in range(len(found.table.columns)):
         assert best.values[place].number == min(row.values[place].number for row in models)
     told = next(line for line in found.lines if line.startswith("soft against the best"))
+
     def mean(role: str, name: str) -> float:
         cells = [c for c in evidence.cells if (c.role, c.name, c.domain) == (role, name, "code")]
         return sum(c.nll for c in cells) / len(cells)
