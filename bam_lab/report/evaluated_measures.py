@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def evaluation_cells(evidence: Evidence) -> list[MeasureCell]:
-    """Return the cells of every arm; one that has no number says so at every place of the others."""
+    """Return the cells of every arm; one without a number says so at every place of the others."""
     cells = list(_cells(evidence))
     places: dict[str, dict[str, None]] = {}
     for cell in cells:
