@@ -72,5 +72,17 @@ def find(corpus: str, root: Path, domains: Sequence[str] | None = None) -> Path:
     return Store(root).stage(key)
 
 
+def built(corpus: str, root: Path) -> Path | None:
+    """Return the folder of a built corpus; None where the store does not hold it.
+
+    Raises:
+        SpecError: there is none of that name, or it has problems.
+    """
+    try:
+        return find(corpus, root)
+    except InputError:  # not built, or local files of its are missing: it cannot be what is built
+        return None
+
+
 def _as_options(domains: Sequence[str] | None) -> list[str]:
     return [part for name in domains or () for part in ("--domain", name)]

@@ -1,8 +1,10 @@
-"""`bam-lab list`: every ablation, what it asks, what it costs here, whether it is done."""
+"""`bam-lab list`: every ablation, what it asks, what it costs here, whether it is done; tasks."""
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.markup import escape
 
 from bam_lab.cli import filters, options
@@ -44,6 +46,8 @@ def list_(
     question: filters.Question = None,
     claim: filters.Claim = None,
     paper: filters.Paper = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="The tasks instead.")] = False,
+    suites: Annotated[bool, typer.Option("--suites", help="The suites of tasks instead.")] = False,
     scale: options.Scale = None,
     replicates: options.Replicates = None,
     store: options.StorePath = None,
@@ -52,6 +56,16 @@ def list_(
     """List the ablations with their aliases, paper, arms and cost: all, or those asked for."""
     from bam_lab.spec.load import list_ablations
 
+    if tasks or suites:
+        odd: dict[str, object] = {
+            "--question": question,
+            "--claim": claim,
+            "--paper": paper,
+            "--scale": scale,
+        }
+        odd |= {"--replicates": replicates, "--suites": tasks and suites}
+        _list_asked(tasks, [name for name, value in odd.items() if value], store_root(store), json)
+        return
     where = Store(store_root(store))
     paths = filters.chosen(list_ablations(), filters.Filter(question, claim, paper))
     entries = [_entry(path.stem, scale, replicates, where) for path in paths]
@@ -62,6 +76,22 @@ def list_(
         _show(entries)
     if problems:
         raise SpecError(sorted({line for problem in problems for line in problem.splitlines()}))
+
+
+def _list_asked(tasks: bool, odd: list[str], root: Path, json: bool) -> None:
+    """List the tasks, or else the suites; of the other options none has an effect."""
+    from bam_lab.cli import list_tasks
+
+    if odd:
+        option = "--tasks" if tasks else "--suites"
+        raise SpecError(f"{option} must stand without {', '.join(odd)}. Leave one out.")
+    found, problems = list_tasks.tasks(root) if tasks else list_tasks.suites(root)
+    if json:
+        print_json(found)
+    else:
+        (list_tasks.show_tasks if tasks else list_tasks.show_suites)(found)
+    if problems:
+        raise SpecError(sorted(set(problems)))
 
 
 def _show(entries: "list[Entry]") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from bam_lab.cli import options
+from bam_lab.cli import options, prepare_tasks
 from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console, size
 from bam_lab.cli.run import tell
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    reference: options.Reference,
+    reference: options.OptionalReference = None,
+    suite: prepare_tasks.Suites = None,
+    task: prepare_tasks.Tasks = None,
+    corpus: prepare_tasks.Corpus = None,
     scale: options.Scale = None,
     overrides: options.Overrides = None,
     domains: options.Domains = None,
@@ -27,10 +30,16 @@ def prepare(
     workers: options.Workers = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Download, build, tokenize and order the text; train nothing.
+    """Download, build, tokenize and order the text of an ablation, or what tasks read.
 
-    A run on the store afterwards needs no network, here or on another machine.
+    Nothing is trained. A run on the store afterwards needs no network, here or on another machine.
     """
+    if reference is None or suite or task or corpus:
+        others: dict[str, object] = {"ID": reference, "--scale": scale, "--set": overrides}
+        others |= {"--domain": domains, "--workers": workers}
+        root = store_root(store)
+        prepare_tasks.prepare_tasks(suite or (), task or (), corpus, others, root, quiet)
+        return
     from bam_lab.run.reproduce import RunOptions, prepare_ablation
 
     where = Store(store_root(store))

@@ -57,6 +57,10 @@ from bam_lab.spec.messages import nearest
 BOOTSTRAP = 1000
 """Draws behind the standard error of a metric that has no formula."""
 
+_NO_DATA = (
+    "Its data set must be read once with a network: `bam-lab prepare --task NAME`, or "
+    "HF_HUB_OFFLINE=0 where no suite asks it."
+)
 _SHOTS_SEED = 1234  # lm-eval's own
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -150,9 +154,10 @@ def load_tasks(
             except BamLabError as error:
                 problems.append(str(error))
             except Exception as error:  # whatever lm-eval or a task's own code says of it
+                advice = _NO_DATA if isinstance(error, ConnectionError) else "Mend the task."
                 problems.append(
                     f"{name_of(one)} must load, and its first document make a question, got "
-                    f"{_told(error)}. Mend the task."
+                    f"{_told(error).rstrip('.')}. {advice}"
                 )
             else:
                 tasks |= found["tasks"]

@@ -37,10 +37,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class Suite:
-    """Hold a suite with its tasks read."""
+    """Hold a suite with its tasks read.
+
+    Attributes:
+        reference: the name or path that it was read by.
+    """
 
     spec: SuiteSpec
     asked: tuple[Asked, ...]
+    reference: str
 
 
 def known_tasks() -> dict[str, Path]:
@@ -79,6 +84,22 @@ def read_task(reference: str) -> TaskSpec:
     return task
 
 
+def asked_alone(reference: str) -> Asked:
+    """Return a task of ours or of lm-eval's by itself, with its own shots and group.
+
+    Raises:
+        SpecError: there is none of that name, or its file has problems.
+    """
+    theirs = harness_file().tasks.get(reference)
+    if theirs is not None:
+        return Asked(reference, 0, "", theirs)
+    if not _is_path(reference) and reference not in known_tasks():
+        known = [*known_tasks(), *harness_file().tasks]
+        raise SpecError(f"{reference or 'an empty name'}: {_unknown('task', reference, known)}")
+    task = read_task(reference)
+    return Asked(task.name, task.shots, task.group, task)
+
+
 def read_suite(reference: str) -> Suite:
     """Read a suite by its name, or by the path of its file, with all its tasks.
 
@@ -96,7 +117,7 @@ def read_suite(reference: str) -> Suite:
         )
         for entry, task in zip(spec.tasks, tasks, strict=True)
     )
-    return Suite(spec, asked)
+    return Suite(spec, asked, reference)
 
 
 def suite_problems(document: Document, suite: SuiteSpec) -> Iterator[str]:
@@ -147,11 +168,15 @@ def _path(reference: str, kind: str, known: dict[str, Path]) -> Path:
     Raises:
         SpecError: nothing has that name.
     """
-    if reference.endswith((".yaml", ".yml")) or "/" in reference:
+    if _is_path(reference):
         return Path(reference)
     if reference not in known:
         raise SpecError(f"{reference or 'an empty name'}: {_unknown(kind, reference, known)}")
     return known[reference]
+
+
+def _is_path(reference: str) -> bool:
+    return reference.endswith((".yaml", ".yml")) or "/" in reference
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:

