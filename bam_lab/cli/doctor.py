@@ -10,6 +10,7 @@ import psutil
 from bam_lab import __version__
 from bam_lab.cli import options
 from bam_lab.cli.output import console, print_json, size, table
+from bam_lab.evaluate import sandbox
 from bam_lab.record import numerics
 from bam_lab.record.manifest import cores, cpu_name
 from bam_lab.record.store import Store, store_root
@@ -29,7 +30,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
     "faiss": (("faiss-cpu",), "order of many documents"),
     "hf": (("peft", "transformers"), "low-rank branches"),
     "report": (("matplotlib",), "figures in reports"),
-    "eval": (("lm-eval",), "tasks of lm-eval, from Python"),
+    "eval": (("lm-eval",), "tasks and suites"),
     "sweep": (("optuna", "cmaes", "greenlet"), "not used yet"),
     "wandb": (("wandb",), "not used yet"),
     "slurm": (("submitit",), "not used yet"),
@@ -38,7 +39,7 @@ EXTRAS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def doctor(store: options.StorePath = None, json: options.Json = False) -> None:
-    """Show cores, memory, bf16, torch, GPU, disk, extras and the store."""
+    """Show cores, memory, bf16, torch, GPU, disk, sandbox, extras and the store."""
     facts = _facts(Store(store_root(store)))
     if json:
         print_json(facts)
@@ -77,6 +78,8 @@ def _facts(store: Store) -> dict[str, Any]:
             extra: {package: _version(package) for package in packages}
             for extra, (packages, _) in EXTRAS.items()
         },
+        "lm_eval": _version("lm-eval"),
+        "no_sandbox_because": sandbox.why_unsafe(),
         "pdflatex": shutil.which("pdflatex"),
     }
 
@@ -117,6 +120,12 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
             f"{facts['store_stages_done']} stages",
             f"{facts['store']}, "
             + (f"{settled['precision']} on {settled['device']}" if settled else "not settled yet"),
+        ),
+        ("lm-eval", facts["lm_eval"] or "missing", "asks tasks of its own and of ours"),
+        (
+            "sandbox",
+            "no" if facts["no_sandbox_because"] else "yes",
+            facts["no_sandbox_because"] or "code that models write is shut in",
         ),
         (
             "pdflatex",

@@ -39,6 +39,7 @@ from bam_lab.spec.resolved import ResolvedAblation
 EXTRAS: dict[str, tuple[str, ...]] = {
     "train": ("torch", "lightning", "safetensors", "jaxtyping"),
     "data": ("tokenizers", "rensa"),
+    "eval": ("lm_eval",),
     "hf": ("peft", "transformers"),
 }
 USED_BY: dict[str, set[StageName]] = {
@@ -47,6 +48,7 @@ USED_BY: dict[str, set[StageName]] = {
         *("tasks", "routing", "probe", "latency"),
     },
     "data": {"corpus", "tokenizer", "order", "build_tasks"},
+    "eval": {"tasks"},
     "hf": set(),  # low-rank branches alone, which `require` is told of
 }
 FIRST: tuple[StageName, ...] = ("corpus", "calibrate")

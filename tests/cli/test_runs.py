@@ -1,10 +1,12 @@
 """`runs` and `doctor` on stores made by hand."""
 
 import json
+from importlib.metadata import version
 
 import pytest
 
 from bam_lab.cli.doctor import doctor
+from bam_lab.evaluate.sandbox import why_unsafe
 from bam_lab.record.store import Store
 from tests.cli.command import bam_lab
 
@@ -88,9 +90,25 @@ def test_doctor(store):
         "slurm",
         "ray",
     }
+    assert facts["lm_eval"] == version("lm-eval")
+    assert facts["no_sandbox_because"] == why_unsafe()
     out = bam_lab("doctor", columns=80).out
+    assert f"lm-eval        {version('lm-eval')}" in out
     assert "cores" in out and "disk" in out
     assert max(len(line) for line in out.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (None, "sandbox        yes          code that models write is shut in"),
+        ("namespaces are Linux's, and this is plan9", "sandbox        no           namespaces are"),
+    ],
+)
+def test_doctor_says_whether_code_can_be_shut_in(why, shown, monkeypatch):
+    monkeypatch.setattr("bam_lab.evaluate.sandbox.why_unsafe", lambda: why)
+    assert shown in bam_lab("doctor", columns=120).out
+    assert json.loads(bam_lab("doctor", "--json").out)["no_sandbox_because"] == why
 
 
 def test_doctor_names_the_extra_to_install(monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """From a spec to an index, over fake stages."""
 
+import importlib.util
 import io
 import json
 import os
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from bam_lab.errors import InputError
 from bam_lab.record.store import Store
-from bam_lab.run.reproduce import RunOptions, RunOutcome, current_graph, run_ablation
+from bam_lab.run.reproduce import RunOptions, RunOutcome, current_graph, require, run_ablation
 from bam_lab.spec.load import load_ablation
 from bam_lab.spec.resolved import ResolvedAblation
 
@@ -111,6 +112,17 @@ def test_missing_package_is_told_before_anything_starts(
     told = r"tokenizers, rensa must be installed.*pip install 'bam-lab\[data\]'"
     with pytest.raises(InputError, match=told):
         run(resolved, store, BROKEN)
+
+
+def test_tasks_need_lm_eval_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "lm_eval" else own(name)
+    )
+    require({"seed_model", "mixture", "evaluate"})
+    told = r"^lm_eval must be installed for this. Run: pip install 'bam-lab\[eval\]'$"
+    with pytest.raises(InputError, match=told):
+        require({"seed_model", "mixture", "tasks"})
 
 
 AGAIN = """

@@ -12,13 +12,14 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, assert_never
 
 from bam_lab.data.corpus.manifest import read_manifest
 from bam_lab.data.sources import pypi
 from bam_lab.evaluate.tasks.build import BUILD_CORPUS, package_source
-from bam_lab.spec.task_files import Asked, Suite
+from bam_lab.spec.task_files import Asked, Suite, harness_file
 from bam_lab.spec.tasks import (
     Continuation,
     Exercises,
@@ -33,6 +34,7 @@ from bam_lab.spec.tasks import (
 Kind = Literal["corpus", "package", "module", "hub"]
 """Held-out text, a package that is read, one that is imported, what lies on the hub."""
 
+INSTALL = "pip install 'bam-lab[eval]'"
 CODE_EVAL = "evaluate-metric--code_eval"
 """What lm-eval's tasks that execute code are scored by, as the evaluate library names it."""
 
@@ -93,7 +95,7 @@ def missing_of(
                 found = _of_theirs(asked.task, command, version, huggingface)
             case _:
                 assert_never(asked.task)
-        for what in found:
+        for what in chain(_of_all(version), found):
             lacking.setdefault(what, []).append(asked.name)
     return [Missing(tuple(names), *what) for what, names in lacking.items()]
 
@@ -120,6 +122,11 @@ def hub_folder(kind: Literal["datasets", "modules"], home: Path | None = None) -
     )
     told = os.environ.get(f"HF_{kind.upper()}_CACHE") or os.path.join(root, kind)
     return Path(told).expanduser()
+
+
+def _of_all(version: Callable[[str], str | None]) -> Iterator[tuple[Kind, str, str]]:
+    if version("lm-eval") is None:
+        yield "module", "lm-evaluation-harness", INSTALL
 
 
 def _of_ours(
@@ -157,8 +164,9 @@ def _of_theirs(
     version: Callable[[str], str | None],
     huggingface: Path | None,
 ) -> Iterator[tuple[Kind, str, str]]:
-    if version("lm-eval") is None:
-        yield "module", "lm-evaluation-harness", "pip install 'bam-lab[eval]'"
+    read, found = harness_file().package, version("lm-eval")
+    if found not in (None, read):
+        yield "module", f"lm-eval {read}, whose files were read (installed: {found})", INSTALL
     for needed in task.needs:
         if importlib.util.find_spec(needed.module) is None:
             install = f"pip install {shlex.quote(needed.install)}"

@@ -1,6 +1,7 @@
 """What a suite lacks on a machine, each thing once, with the command that brings it."""
 
 import importlib.util
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def test_what_is_there_is_not_missing(tmp_path):
         (tmp_path / "pypi" / folder).mkdir(parents=True)
     places = PLACES | {"cache": tmp_path}
     assert missing(read_suite("law-tort"), **places, installed=ALL) == []
-    (one,) = missing(read_suite("written"), **places, installed=installed(reasoning_gym="0.1.9"))
+    older = installed(lm_eval="0.4.13", reasoning_gym="0.1.9")
+    (one,) = missing(read_suite("written"), **places, installed=older)
     assert one.what == "reasoning-gym 0.1.25 (installed: 0.1.9)"
     assert one.command == "pip install reasoning-gym==0.1.25"
 
@@ -64,10 +66,32 @@ def test_a_suite_of_ones_own_is_prepared_by_its_path(tmp_path):
     assert one.command == f"bam-lab prepare --suite {path}"
 
 
-def test_without_lm_eval_that_is_missing_too():
-    found = missing(read_suite("law-lsat"), **PLACES, installed=installed())
-    assert found[0].command == "pip install 'bam-lab[eval]'"
-    assert found[0].tasks == ("agieval_lsat_ar", "agieval_lsat_lr", "agieval_lsat_rc")
+@pytest.mark.parametrize("name", ["law-lsat", "law-tort"])
+def test_without_lm_eval_nothing_can_be_asked(name):
+    suite = read_suite(name)
+    without = installed(reasoning_gym="0.1.25")
+    (one,) = [x for x in missing(suite, **PLACES, installed=without) if x.kind == "module"]
+    assert one.what == "lm-evaluation-harness"
+    assert one.command == "pip install 'bam-lab[eval]'"
+    assert one.tasks == tuple(asked.name for asked in suite.asked)
+
+
+def test_another_version_of_lm_eval_asks_something_else():
+    other = installed(lm_eval="0.4.99", reasoning_gym="0.1.25")
+    (one,) = [
+        x for x in missing(read_suite("btx"), **PLACES, installed=other) if "lm-eval" in x.what
+    ]
+    assert one.what == "lm-eval 0.4.13, whose files were read (installed: 0.4.99)"
+    assert "lm-eval" not in str(missing(read_suite("law-tort"), **PLACES, installed=other))
+
+
+def test_the_extra_brings_the_version_that_was_read():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras["eval"] == [f"lm-eval=={harness_file().package}"]
+    assert set(extras) - {"all"} == set(
+        extras["all"][0].removesuffix("]").partition("[")[2].split(",")
+    )
 
 
 def test_modules_that_a_task_imports_are_named(monkeypatch):
