@@ -50,7 +50,20 @@ def test_list(installed, tmp_path):
 
 
 def test_check(installed, tmp_path):
-    assert "files are fine" in run(installed / "bam-lab", "check", cwd=tmp_path)
+    kinds = ("configs", "ablations", "eval", "reports/published")
+    count = sum(1 for kind in kinds for _ in (ROOT / kind).rglob("*.yaml"))
+    assert f"{count} files are fine" in run(installed / "bam-lab", "check", cwd=tmp_path)
+
+
+def test_tasks_and_suites(installed, tmp_path):
+    """The core alone says what they need: the extra that asks them, a corpus, packages."""
+    out = run(installed / "bam-lab", "list", "--suites", "--json", cwd=tmp_path)
+    found = {one["name"]: one for one in json.loads(out)}
+    assert found.keys() == {path.stem for path in (ROOT / "eval" / "suites").glob("*.yaml")}
+    commands = {part["command"] for part in found["default"]["missing"]}
+    assert commands >= {"pip install 'bam-lab[eval]'", "bam-lab data build"}
+    out = run(installed / "bam-lab", "list", "--tasks", cwd=tmp_path)
+    assert all(path.name in out for path in (ROOT / "eval" / "tasks").iterdir())
 
 
 def test_plan(installed, tmp_path):

@@ -70,9 +70,14 @@ def prepare_tasks(
     lacking = missing_of(asked, "", cache, built(name, root))
     if any(one.kind == "corpus" for one in lacking):
         build(spec_of(name, root), root, quiet)
-    wanted = {task for one in lacking if one.kind in ("package", "hub") for task in one.tasks}
-    wanted -= {task for one in lacking if one.kind == "module" for task in one.tasks}
-    failures = _fetched([one for one in asked if one.name in wanted], cache, quiet)
+    read = {task for one in lacking if one.kind in ("package", "hub") for task in one.tasks}
+    unasked = {task for one in lacking if one.kind == "module" for task in one.tasks}
+    wanted = [
+        one
+        for one in asked
+        if one.name in read and not (isinstance(one.task, HarnessTask) and one.name in unasked)
+    ]
+    failures = _fetched(wanted, cache, quiet)
     problems = list(failures.values())
     for one in missing_of(asked, "", cache, built(name, root)):
         if one.command:  # else its failure has been told, or it was not tried

