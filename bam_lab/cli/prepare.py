@@ -11,6 +11,7 @@ from bam_lab.cli import options, prepare_tasks
 from bam_lab.cli.domains import resolve
 from bam_lab.cli.output import console, size
 from bam_lab.cli.run import tell
+from bam_lab.errors import SpecError
 from bam_lab.record.store import Store, store_root
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ def prepare(
         root = store_root(store)
         prepare_tasks.prepare_tasks(suite or (), task or (), corpus, others, root, quiet)
         return
+    from bam_lab.run.evaluations import asked_once, suites_of
     from bam_lab.run.reproduce import RunOptions, prepare_ablation
+    from bam_lab.spec.tasks import HarnessTask
 
     where = Store(store_root(store))
     resolved = resolve(reference, scale, overrides, domains, where.root)
@@ -51,13 +54,23 @@ def prepare(
         command = ["bam-lab", "run", reference, *(("--scale", scale) if scale else ())]
         command += [part for text in overrides or () for part in ("--set", text)]
         command += [part for name in domains or () for part in ("--domain", name)]
-        for line in _needs(outcome, where, resolved.corpus, command):
+        asked = asked_once(suites_of(resolved))
+        theirs = [one for one in asked if isinstance(one.task, HarnessTask)]
+        problems = prepare_tasks.bring(theirs, where.cache, None, quiet)
+        hub = prepare_tasks.hub_folders(theirs)
+        for line in _needs(outcome, where, resolved.corpus, hub, command):
             out.print(Text(line), soft_wrap=True)
+        if problems:
+            raise SpecError(problems)
     raise typer.Exit(outcome.exit_code)
 
 
 def _needs(
-    outcome: "RunOutcome", store: Store, corpus: "CorpusSpec", command: Sequence[str]
+    outcome: "RunOutcome",
+    store: Store,
+    corpus: "CorpusSpec",
+    hub: Sequence[str],
+    command: Sequence[str],
 ) -> Iterator[str]:
     """Say what a machine without a network must have."""
     folders = [store.stage(stage.key) for stage in outcome.graph.stages.values()]
@@ -67,6 +80,9 @@ def _needs(
     yield from (f"  stages/{folder.name}" for folder in folders)
     if "--domain" in command:
         yield "  domains"
+    if hub:
+        yield "what it keeps of the Hugging Face hub:"
+        yield from (f"  {folder}" for folder in hub)
     if local := _local(corpus):
         yield "and, since a run looks whether its text has changed, at the same place:"
         yield from (f"  {folder}" for folder in local)

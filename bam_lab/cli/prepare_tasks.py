@@ -58,8 +58,7 @@ def prepare_tasks(
         SpecError: nothing is asked for, a name is unknown, or something could not be had.
         InputError: the corpus could not be built.
     """
-    from bam_lab.evaluate.tasks.available import hub_folder, missing_of
-    from bam_lab.spec.tasks import HarnessTask
+    from bam_lab.evaluate.tasks.available import missing_of
 
     if not suites and not tasks:
         raise SpecError("prepare must name an ablation, --suite or --task, got none.")
@@ -70,6 +69,27 @@ def prepare_tasks(
     lacking = missing_of(asked, "", cache, built(name, root))
     if any(one.kind == "corpus" for one in lacking):
         build(spec_of(name, root), root, quiet)
+    if problems := bring(asked, cache, built(name, root), quiet):
+        raise SpecError(problems)
+    places = [str(root), *hub_folders(asked)]
+    count = "1 task has" if len(asked) == 1 else f"{len(asked)} tasks have"
+    text = f"{count} all that is read. A machine without a network needs: {', '.join(places)}"
+    console().print(text, soft_wrap=True)
+
+
+def bring(asked: "Sequence[Asked]", cache: Path, corpus_dir: Path | None, quiet: bool) -> list[str]:
+    """Fetch what tasks lack on this machine; return what could not be had, and what would bring it.
+
+    Args:
+        asked: the tasks.
+        cache: the folder of downloads.
+        corpus_dir: a built corpus; None where there is none.
+        quiet: show no progress.
+    """
+    from bam_lab.evaluate.tasks.available import missing_of
+    from bam_lab.spec.tasks import HarnessTask
+
+    lacking = missing_of(asked, "", cache, corpus_dir)
     read = {task for one in lacking if one.kind in ("package", "hub") for task in one.tasks}
     unasked = {task for one in lacking if one.kind == "module" for task in one.tasks}
     wanted = [
@@ -77,19 +97,21 @@ def prepare_tasks(
         for one in asked
         if one.name in read and not (isinstance(one.task, HarnessTask) and one.name in unasked)
     ]
-    failures = _fetched(wanted, cache, quiet)
-    problems = list(failures.values())
-    for one in missing_of(asked, "", cache, built(name, root)):
+    problems = list(_fetched(wanted, cache, quiet).values())
+    for one in missing_of(asked, "", cache, corpus_dir):
         if one.command:  # else its failure has been told, or it was not tried
             problems.append(f"{', '.join(one.tasks)} must have {one.what}. Run: {one.command}")
-    if problems:
-        raise SpecError(list(dict.fromkeys(problems)))
-    places = [str(root)]
-    if any(isinstance(one.task, HarnessTask) for one in asked):
-        places += [str(hub_folder("datasets")), str(hub_folder("modules"))]
-    count = "1 task has" if len(asked) == 1 else f"{len(asked)} tasks have"
-    text = f"{count} all that is read. A machine without a network needs: {', '.join(places)}"
-    console().print(text, soft_wrap=True)
+    return list(dict.fromkeys(problems))
+
+
+def hub_folders(asked: "Sequence[Asked]") -> list[str]:
+    """Return where lies what tasks read of the Hugging Face hub; nothing if none does."""
+    from bam_lab.evaluate.tasks.available import hub_folder
+    from bam_lab.spec.tasks import HarnessTask
+
+    if not any(isinstance(one.task, HarnessTask) for one in asked):
+        return []
+    return [str(hub_folder("datasets")), str(hub_folder("modules"))]
 
 
 def _asked(suites: Sequence[str], tasks: Sequence[str]) -> "list[Asked]":

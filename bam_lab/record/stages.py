@@ -40,7 +40,7 @@ REVISIONS: dict[StageName, int] = {
     "latency": 1,
 }
 
-TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order")
+TEXT: tuple[StageName, ...] = ("corpus", "tokenizer", "order", "build_tasks")
 """The stages that make text ready, before training; precision and device are no matter to them."""
 
 TRAINING: tuple[StageName, ...] = ("seed_model", "expert", "mixture")

@@ -5,6 +5,7 @@ import socket
 import sys
 from pathlib import Path
 
+import datasets
 import pytest
 from rich.console import Console
 
@@ -34,6 +35,40 @@ def test_makes_text_and_nothing_else_and_settles_nothing(tmp_path):
     assert f"bam-lab run {ABLATION} --domain poems --store {store}" in done.out
     assert "2 of 2 stages done, 2 of them now." in done.out
     assert "2 of 2 stages done, 0 of them now." in bam_lab(*command).out
+
+
+def test_the_documents_of_tasks_are_prepared_too(tmp_path):
+    ablation = str(Path(ABLATION).with_name("evaluation.yaml"))
+    store = Store(tmp_path)
+    done = bam_lab("prepare", ablation, "--quiet", "--store", str(tmp_path))
+    assert done.code == 0, done.err
+    kinds = sorted(path.name.partition("-")[0] for path in (tmp_path / "stages").iterdir())
+    assert kinds == ["build_tasks", "corpus", "tokenizer"]
+    (built,) = (tmp_path / "stages").glob("build_tasks-*")
+    assert store.is_done(built.name) and f"stages/{built.name}" in done.out
+    assert not (tmp_path / "numerics.json").exists()
+
+
+def test_what_lm_evals_tasks_read_of_the_hub_is_asked_for(tmp_path, monkeypatch):
+    """The hub is a stub that has nothing."""
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_HUB_VERBOSITY", "HF_ALLOW_CODE_EVAL"):
+        monkeypatch.setenv(name, "1")  # what is set is taken back
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    asked = []
+
+    def load(path=None, name=None, **options):
+        asked.append(path)
+        raise ConnectionError(f"Couldn't reach '{path}' on the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    change = ("--set", "evaluate.suites=[law-legalbench]")
+    done = bam_lab("prepare", ABLATION, *change, "--quiet", "--store", str(tmp_path / "store"))
+    assert done.code == 2
+    assert asked == ["nguha/legalbench"]
+    assert (
+        "Couldn't reach 'nguha/legalbench' on the Hub. Its data set must be read once" in done.err
+    )
+    assert f"  {tmp_path / 'hub' / 'datasets'}\n" in done.out
 
 
 def test_an_order_is_prepared_too(tmp_path):
