@@ -17,7 +17,14 @@ from bam_lab.spec.task_files import (
 )
 from bam_lab.spec.tasks import HarnessTask, TaskSpec
 
-OFFLINE = ["continuations", "default", "default-by-reasoning", "law-reasoning", "law-tort", "written"]
+OFFLINE = [
+    "continuations",
+    "default",
+    "default-by-reasoning",
+    "law-reasoning",
+    "law-tort",
+    "written",
+]
 PAPERS = ["bam-downstream", "bam-downstream-lsat", "btx", "law-legalbench", "law-lsat", "lory"]
 
 
