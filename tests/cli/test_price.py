@@ -10,7 +10,7 @@ from bam_lab.cli.planning import make_plan
 from bam_lab.cli.price import price
 from bam_lab.errors import SpecError
 from bam_lab.record import numerics
-from bam_lab.record.numerics import Numerics
+from bam_lab.record.numerics import Numerics, Precision
 from bam_lab.record.store import Store
 from bam_lab.spec import load as loading
 from bam_lab.spec.load import load_ablation
@@ -117,11 +117,12 @@ def test_all_stands_alone(extra: list[str], name: str) -> None:
     assert done.code == 2 and f"--all must stand without {name}, got both" in done.err
 
 
+@pytest.mark.parametrize("precision", ["bf16-mixed", "float32"])
 def test_the_whole_catalogue_takes_at_most_four_hours(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One replicate of every shipped ablation, at the stated pace of two cores."""
-    monkeypatch.setattr(numerics, "detect", lambda: Numerics("bf16-mixed", "cpu"))
+    monkeypatch.setattr(numerics, "detect", lambda: Numerics(precision, "cpu"))
     found = price([path.stem for path in loading.list_ablations()], store, None, 1)
     assert [entry.id for entry in found.entries if entry.problem] == []
     assert found.wall_seconds <= 4 * 3600
